@@ -1,0 +1,6 @@
+//! Deterministic simulation of tandem.
+
+#[cfg(not(madsim))]
+compile_error!(
+    "tandem-sim runs on madsim and must be built with `--cfg madsim`: build from the repository, whose .cargo/config.toml sets it, or put RUSTFLAGS=\"--cfg madsim\" into the environment"
+);
