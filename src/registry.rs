@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
-use crate::arrange::{Judgement, NotReady, Point, Snapshot, judge};
+use crate::arrange::{Bounds, Judgement, NotReady, Point, Read, Snapshot, State};
 use crate::env::sync::Mutex;
 use crate::env::{self, Event, Half, PartName, Role};
 use crate::protocol::PeekId;
@@ -47,19 +47,24 @@ pub struct IndexSnapshot {
 }
 
 impl Slot {
+    /// A slot for a publisher.
+    fn new(id: GlobalId, worker: usize) -> Arc<Slot> {
+        let part = |half| PartName { id, half, worker };
+        let (oks, errs) = (Point::new(part(Half::Oks)), Point::new(part(Half::Errs)));
+        Arc::new(Slot { id, worker, oks: Arc::new(oks), errs: Arc::new(errs) })
+    }
+
+    /// A slot for a reader that comes before the publisher.
     fn placeholder(id: GlobalId, worker: usize) -> Arc<Slot> {
         let part = |half| PartName { id, half, worker };
-        Arc::new(Slot {
-            id,
-            worker,
-            oks: Arc::new(Point::placeholder(part(Half::Oks))),
-            errs: Arc::new(Point::placeholder(part(Half::Errs))),
-        })
+        let oks = Point::placeholder(part(Half::Oks));
+        let errs = Point::placeholder(part(Half::Errs));
+        Arc::new(Slot { id, worker, oks: Arc::new(oks), errs: Arc::new(errs) })
     }
 
     /// Whether a publisher has attached to it, and has not closed it.
     pub fn is_published(&self) -> bool {
-        self.oks.load().is_live()
+        self.oks.load().state() == State::Live
     }
 
     /// A snapshot at `time`, if both halves are readable there. Takes no lock and holds back nothing.
@@ -74,15 +79,17 @@ impl Slot {
     ) -> Result<IndexSnapshot, NotReady<Timestamp>> {
         let (oks, errs) = (self.oks.load(), self.errs.load());
         let (id, worker) = (self.id, self.worker);
-        let bounds = [oks.bounds(), errs.bounds()];
-        match judge(bounds.iter(), &time) {
+        let bounds = oks.bounds().both(errs.bounds());
+        let judgement = bounds.judge(Read::At(&time));
+        let Bounds { since, upper, .. } = bounds;
+        match judgement {
             Judgement::Ready => {
                 env::event(|| Event::SnapshotTaken {
                     id,
                     worker,
                     at: time,
-                    since: bounds[0].since.join(&bounds[1].since),
-                    upper: bounds[0].upper.meet(&bounds[1].upper),
+                    since,
+                    upper,
                     peek,
                 });
                 Ok(IndexSnapshot {
@@ -96,7 +103,7 @@ impl Slot {
                     id,
                     worker,
                     at: time,
-                    since: bounds[0].since.join(&bounds[1].since),
+                    since,
                     peek,
                 });
                 Err(NotReady::Refused(refused))
@@ -159,7 +166,6 @@ impl Registry {
         slots.retain(|_, slot| slot.strong_count() > 0);
         let slot = Slot::placeholder(id, worker);
         slots.insert((id, worker), Arc::downgrade(&slot));
-        env::event(|| Event::PlaceholderCreated { part: slot.oks.name() });
         slot
     }
 
@@ -170,10 +176,10 @@ impl Registry {
         let mut slots = self.slots.lock();
         let present = slots.get(&(id, worker)).and_then(Weak::upgrade);
         let overwrite = crate::planted!(PlaceholderOverwritten);
-        if let Some(slot) = present.filter(|slot| slot.oks.load().is_unbacked() && !overwrite) {
+        if let Some(slot) = present.filter(|slot| !slot.oks.is_adopted() && !overwrite) {
             return slot;
         }
-        let slot = Slot::placeholder(id, worker);
+        let slot = Slot::new(id, worker);
         slots.insert((id, worker), Arc::downgrade(&slot));
         slot
     }

@@ -23,12 +23,12 @@ pub use self::peek::DEFAULT_WALK_BUDGET;
 pub use crate::env::Role;
 
 use self::broadcast::Broadcast;
-use self::collection::{Collection, Dataflow, Trace};
+use self::collection::{Collection, Dataflow};
 use self::peek::{Answer, Peeks, Waiting, Walking};
-use crate::arrange::{NotReady, idle_merging};
+use crate::arrange::{EXERT_LOGIC, NotReady, idle_merging};
 use crate::env::{self, Activity, Event, Point};
 use crate::plan::{DataflowDescription, PlanError};
-use crate::protocol::{Command, Frontiers, Peek, PeekId, PeekResponse, Response};
+use crate::protocol::{Command, Frontiers, Peek, PeekId, Response};
 use crate::registry::{Mailbox, Registry, UnequalPeers};
 use crate::repr::{Frontier, GlobalId, Timestamp, show};
 use crate::shard::{ShardError, Shards};
@@ -86,6 +86,12 @@ pub enum CommandError {
         /// The index' since.
         since: Frontier,
     },
+    /// A dataflow without an end over an index of the other runtime.
+    #[error("the dataflow of {exports:?} has no end, but reads indexes of the other runtime")]
+    Unbounded {
+        /// What it would export.
+        exports: Vec<GlobalId>,
+    },
     /// Compaction that goes back.
     #[error("{id} is allowed to compact to {}, but was allowed {} before", show(.frontier), show(.since))]
     Regression {
@@ -121,7 +127,7 @@ pub struct RuntimeConfig {
 /// Configures timely for a runtime: arrangements go on merging when nothing happens.
 pub fn worker_config() -> timely::WorkerConfig {
     let mut config = timely::WorkerConfig::default();
-    config.set("differential/default_exert_logic".to_string(), idle_merging());
+    config.set(EXERT_LOGIC.to_string(), idle_merging());
     config
 }
 
@@ -385,7 +391,10 @@ impl Runtime {
     fn try_serve(&mut self, waiting: Waiting) {
         let (uuid, id) = (waiting.peek.uuid, waiting.peek.target);
         let snapshot = match &waiting.slot {
-            None => self.collections[&id].snapshot_at(waiting.peek.timestamp, &waiting.peek),
+            None => {
+                let collection = self.collections.get_mut(&id).expect("peeks of what is dropped are answered then");
+                collection.snapshot_at(waiting.peek.timestamp, self.index, &waiting.peek)
+            }
             Some(slot) => {
                 let look = || slot.snapshot_at(waiting.peek.timestamp, Some(uuid));
                 match look() {
@@ -416,9 +425,12 @@ impl Runtime {
     /// Looks at the peeks whose index may have become readable, and goes on with walks.
     fn serve(&mut self) {
         let dirty = self.mailbox.drain();
+        let collections = &mut self.collections;
         let due = self.peeks.waiting.values().filter(|waiting| match &waiting.slot {
             Some(_) => dirty.contains(&waiting.peek.target),
-            None => self.collections[&waiting.peek.target].may_serve(waiting.peek.timestamp),
+            None => collections
+                .get_mut(&waiting.peek.target)
+                .is_some_and(|collection| collection.may_serve(waiting.peek.timestamp)),
         });
         let due: Vec<_> = due.map(|waiting| waiting.peek.uuid).collect();
         for uuid in due {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::arrange::{Refused, Walk};
+use crate::arrange::{Refused, Snapshot, Walk};
 use crate::env::{self, Activity};
 use crate::plan::Finishing;
 use crate::protocol::{Peek, PeekId, PeekResponse};
@@ -48,7 +48,7 @@ pub(super) struct Waiting {
 
 /// What a walk is looking at.
 enum Stage {
-    Errs(Walk<EvalError, (), Timestamp, Diff>, Box<IndexSnapshot>),
+    Errs(Walk<EvalError, (), Timestamp, Diff>, Option<Snapshot<Row, Row, Timestamp, Diff>>),
     Oks(Walk<Row, Row, Timestamp, Diff>),
 }
 
@@ -63,14 +63,14 @@ pub(super) struct Walking {
 
 impl Walking {
     pub(super) fn new(peek: Peek, snapshot: IndexSnapshot) -> Self {
-        let stage = Stage::Errs(snapshot.errs.walk(None), Box::new(snapshot));
+        let stage = Stage::Errs(snapshot.errs.walk(None), Some(snapshot.oks));
         Walking { peek, stage, error: None, rows: Vec::new(), failure: None }
     }
 
     /// Visits at most `budget` positions; the answer, once there is one.
     fn advance(&mut self, budget: &mut usize) -> Option<Answer> {
         let _walking = env::enter(Activity::Walk(self.peek.uuid));
-        if let Stage::Errs(walk, snapshot) = &mut self.stage {
+        if let Stage::Errs(walk, oks) = &mut self.stage {
             let error = &mut self.error;
             let done = walk.step(budget, |key, (), diff| {
                 // Keys come in order: the first error is the least.
@@ -84,7 +84,8 @@ impl Walking {
             if !done {
                 return None;
             }
-            self.stage = Stage::Oks(snapshot.oks.walk(self.peek.keys.clone()));
+            let oks = oks.take().expect("taken once, when the errors are done");
+            self.stage = Stage::Oks(oks.walk(self.peek.keys.clone()));
         }
         let Stage::Oks(walk) = &mut self.stage else { unreachable!("errors were just finished") };
         let (finishing, rows, failure) = (&self.peek.finishing, &mut self.rows, &mut self.failure);

@@ -15,7 +15,7 @@ use timely::dataflow::Scope;
 use timely::dataflow::operators::core::OkErr;
 use timely::dataflow::operators::vec::Map;
 
-use crate::arrange::{ArcSpine, SharedTrace, arrange, share_local};
+use crate::arrange::{ArcSpine, SharedTrace, arrange, local};
 use crate::env::{self, Point};
 use crate::plan::{Aggregate, Expr, IndexDescription, Plan, all_true};
 use crate::repr::{Diff, EvalError, GlobalId, Row, Timestamp};
@@ -162,7 +162,7 @@ impl<'scope> Context<'scope> {
             }
         }
         let (oks, errs) = self.render(plan);
-        (share_local(arrange(keyed(oks, key), "Join input")), errs)
+        (local(arrange(keyed(oks, key), "Join input")), errs)
     }
 
     fn render_join(
@@ -182,7 +182,7 @@ impl<'scope> Context<'scope> {
             if index + 1 == inputs.len() {
                 return (joined.map(|(_key, row)| row), errs);
             }
-            left = share_local(arrange(joined, "Join stage"));
+            left = local(arrange(joined, "Join stage"));
         }
         unreachable!("validated: a join has at least two inputs")
     }
