@@ -1,8 +1,8 @@
 //! One collection as the controller knows it.
 //!
-//! A collection is live until it is dropped; *dropping* while somebody still holds it; *dropped* once
-//! its empty frontier was sent. It is forgotten, and its id free again, when it is dropped and its last
-//! report has come in.
+//! A collection is live until it is dropped; *dropping* while somebody still holds it; *dropped*
+//! once its empty frontier was sent. It is forgotten, and its id free again, when it is dropped and
+//! its last report has come in.
 
 use timely::PartialOrder;
 use timely::progress::Antichain;
@@ -31,8 +31,8 @@ impl Default for ReadPolicy {
 impl ReadPolicy {
     /// What the policy lets go to, given up to where the collection is complete.
     ///
-    /// `None` when it asks for no change: it is pinned, nothing is complete yet, or everything is and there is no
-    /// latest complete time.
+    /// `None` when it asks for no change: it is pinned, nothing is complete yet, or everything is
+    /// and there is no latest complete time.
     fn target(self, write: &Frontier) -> Option<Timestamp> {
         let latest = write.as_option()?.checked_sub(1)?;
         match self {
@@ -125,7 +125,8 @@ impl Collection {
 
     /// The compaction that may be allowed now, if it is further than what was allowed before.
     ///
-    /// This is the only place where the empty frontier comes from, and only for a collection that is being dropped.
+    /// This is the only place where the empty frontier comes from, and only for a collection that
+    /// is being dropped.
     pub(super) fn advance(&mut self) -> Option<Frontier> {
         let frontier = match (self.stage, self.holds.meet()) {
             (Stage::Dropped, _) | (Stage::Live, None) => return None,

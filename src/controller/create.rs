@@ -44,8 +44,8 @@ impl Controller {
     ///
     /// # Errors
     /// [`ControllerError::Plan`] if it cannot be rendered; [`ControllerError::Exists`] or
-    /// [`ControllerError::Draining`] if the id of an export is not free; and if an import is not what the
-    /// description says, or cannot be read at `as_of`, what is wrong with it.
+    /// [`ControllerError::Draining`] if the id of an export is not free; and if an import is not
+    /// what the description says, or cannot be read at `as_of`, what is wrong with it.
     pub fn create_dataflow(
         &mut self,
         description: DataflowDescription,
@@ -99,10 +99,12 @@ impl Controller {
         Ok(())
     }
 
-    /// Drops a collection: it takes no new reads, and is gone when those that read it already are done.
+    /// Drops a collection: it takes no new reads, and is gone when those that read it already are
+    /// done.
     ///
-    /// A dataflow that imports it is such a reader until it is dropped itself. The id of an index is free
-    /// again when the replica has reported its end and all that was built with it is dropped, too.
+    /// A dataflow that imports it is such a reader until it is dropped itself. The id of an index
+    /// is free again when the replica has reported its end and all that was built with it is
+    /// dropped, too.
     ///
     /// # Errors
     /// [`ControllerError::Unknown`] and [`ControllerError::Dropped`].

@@ -1,10 +1,10 @@
 //! What the controller remembers of a dataflow: what it needs to hold its imports.
 //!
-//! A dataflow may have to be built again, on a replica that restarted, and then from what its exports
-//! are compacted to: so it holds its imports at the meet of its exports' `since`. But it also may not
-//! be built *yet*: after a reconnection its exports may be allowed to compact to where they were before,
-//! while the replica still reads the imports at the replayed `as_of`. So the hold also waits for the
-//! progress reported in the current connection.
+//! A dataflow may have to be built again, on a replica that restarted, and then from what its
+//! exports are compacted to: so it holds its imports at the meet of its exports' `since`. But it
+//! also may not be built *yet*: after a reconnection its exports may be allowed to compact to where
+//! they were before, while the replica still reads the imports at the replayed `as_of`. So the hold
+//! also waits for the progress reported in the current connection.
 
 use crate::repr::{Frontier, GlobalId, Timestamp};
 
@@ -27,7 +27,8 @@ impl Dataflow {
         exports: impl Iterator<Item = (&'a Frontier, &'a Frontier)>,
     ) -> Option<Timestamp> {
         let need = |(since, write): (&Frontier, &Frontier)| {
-            // A closed export needs no more input, in this connection; a replay starts at its since.
+            // A closed export needs no more input, in this connection; a replay starts at its
+            // since.
             let progress = write.as_option().map_or(Timestamp::MAX, |time| time.saturating_sub(1));
             since.as_option().map_or(progress, |since| progress.min(*since))
         };

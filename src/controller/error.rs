@@ -30,7 +30,7 @@ pub enum ControllerError {
         /// From where on it can be read.
         since: Frontier,
     },
-    /// Something that only holds of the last time of all: nothing follows it, so no read can end after it.
+    /// A query at the last time of all: no time follows at which its dataflow could end.
     #[error("a query cannot read at {0}, after which there is no time")]
     LastTime(Timestamp),
     /// A source where an index is needed.

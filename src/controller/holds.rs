@@ -1,9 +1,9 @@
 //! Who keeps a collection's `since` from advancing, and where.
 //!
 //! A hold is at a time: reads at this time and later must stay possible. What a collection may be
-//! compacted to is the meet of its holds. The meet of none is `None`, deliberately not a frontier: the
-//! empty frontier would release the collection for good, and whether nobody holding means that is for
-//! its owner to say (H5).
+//! compacted to is the meet of its holds. The meet of none is `None`, deliberately not a frontier:
+//! the empty frontier would release the collection for good, and whether nobody holding means that
+//! is for its owner to say (H5).
 
 use std::collections::{BTreeMap, BTreeSet};
 

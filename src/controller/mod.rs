@@ -1,17 +1,18 @@
 //! The only authority on compaction.
 //!
-//! A controller creates collections on a replica, reads them, and decides what they may forget. It is a
-//! state machine: requests and responses go in, commands and [events](ControllerEvent) come out. Whoever
-//! runs it carries the commands of [`Controller::take_commands`] to the replica, in order, and hands its
-//! responses to [`Controller::response`].
+//! A controller creates collections on a replica, reads them, and decides what they may forget. It
+//! is a state machine: requests and responses go in, commands and [events](ControllerEvent) come
+//! out. Whoever runs it carries the commands of [`Controller::take_commands`] to the replica, in
+//! order, and hands its responses to [`Controller::response`].
 //!
 //! # Holds
 //!
-//! What keeps a collection's `since` from advancing is here, and nowhere on the replica: one hold for
-//! the collection's [`ReadPolicy`], one for each dataflow that imports it, one for each outstanding peek
-//! of it. Whenever the meet of these moves forward, it is allowed as compaction. The hold of a peek goes
-//! when the peek is answered *or cancelled*; the replica may then be told to compact past a read whose
-//! commands it has not seen yet. That is legal, and the read will be refused.
+//! What keeps a collection's `since` from advancing is here, and nowhere on the replica: one hold
+//! for the collection's [`ReadPolicy`], one for each dataflow that imports it, one for each
+//! outstanding peek of it. Whenever the meet of these moves forward, it is allowed as compaction.
+//! The hold of a peek goes when the peek is answered *or cancelled*; the replica may then be told
+//! to compact past a read whose commands it has not seen yet. That is legal, and the read will be
+//! refused.
 //!
 //! The empty frontier, which drops a collection, is sent for one that was asked to be dropped
 //! once nobody holds it, and never because nobody happens to hold one (H5).
@@ -19,12 +20,13 @@
 //! # Connections
 //!
 //! [`Controller::connect`] opens one: it queues a `Hello` and the reduced
-//! [history](crate::protocol::history), which stands for everything asked before. The replica says everything
-//! again from the start: frontiers begin at the minimum, and every outstanding peek is answered in the new connection.
-//! Nothing that was said in an older connection may be handed to [`Controller::response`] any more; keeping
-//! the streams apart is up to whoever carries them. A collection whose drop was on its way is gone with
-//! the old connection, and a peek that was cancelled there is answered as cancelled by the controller itself, because
-//! neither is part of the history.
+//! [history](crate::protocol::history), which stands for everything asked before. The replica says
+//! everything again from the start: frontiers begin at the minimum, and every outstanding peek is
+//! answered in the new connection. Nothing that was said in an older connection may be handed to
+//! [`Controller::response`] any more; keeping the streams apart is up to whoever carries them. A
+//! collection whose drop was on its way is gone with the old connection, and a peek that was
+//! cancelled there is answered as cancelled by the controller itself, because neither is part of
+//! the history.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -116,7 +118,8 @@ impl Controller {
         }
     }
 
-    /// Opens a connection: what is queued from now on begins with `Hello` and all that still matters.
+    /// Opens a connection: what is queued from now on begins with `Hello` and all that still
+    /// matters.
     ///
     /// Gives the answers of the peeks that were cancelled and will not be answered otherwise.
     ///
@@ -244,8 +247,8 @@ impl Controller {
 
     /// Lets the holds on `ids` take effect, and those on what they are built from.
     ///
-    /// Compaction of a collection is sent before that of its imports, so that a replay, which cuts the
-    /// commands anywhere, never finds a dataflow whose `as_of` its imports have passed.
+    /// Compaction of a collection is sent before that of its imports, so that a replay, which cuts
+    /// the commands anywhere, never finds a dataflow whose `as_of` its imports have passed.
     fn settle(&mut self, ids: impl IntoIterator<Item = GlobalId>) {
         let mut pending: VecDeque<GlobalId> = ids.into_iter().collect();
         while let Some(id) = pending.pop_front() {
@@ -265,7 +268,8 @@ impl Controller {
         }
     }
 
-    /// Moves a dataflow's holds on its imports to where its exports let it. Gives the imports concerned.
+    /// Moves a dataflow's holds on its imports to where its exports let it. Gives the imports
+    /// concerned.
     fn follow(&mut self, key: DataflowKey) -> Vec<GlobalId> {
         let Some(dataflow) = self.dataflows.get(&key) else {
             return vec![];
@@ -298,7 +302,8 @@ impl Controller {
 
     /// Frees the id of a collection that is dropped and has reported for the last time.
     ///
-    /// The id of an index stays taken as long as its dataflow is replayed for the sake of another export.
+    /// The id of an index stays taken as long as its dataflow is replayed for the sake of another
+    /// export.
     fn forget_if_over(&mut self, id: GlobalId) {
         let Some(collection) = self.collections.get(&id) else { return };
         let replayed = collection.dataflow().is_some_and(|key| self.dataflows.contains_key(&key));
@@ -341,7 +346,8 @@ impl Controller {
         self.collections.get(&id).map(|collection| &collection.since)
     }
 
-    /// Up to where a collection is complete: a source in all, anything else as reported in the current connection.
+    /// Up to where a collection is complete: a source in all, anything else as reported in the
+    /// current connection.
     pub fn upper(&self, id: GlobalId) -> Option<&Frontier> {
         self.collections.get(&id).map(|collection| &collection.progress.write)
     }
@@ -351,7 +357,8 @@ impl Controller {
         self.collections.get(&id).and_then(|collection| collection.allowed.as_ref())
     }
 
-    /// The peeks that are not answered: each with what it reads, when, and whether it was cancelled.
+    /// The peeks that are not answered: each with what it reads, when, and whether it was
+    /// cancelled.
     pub fn outstanding(&self) -> impl Iterator<Item = (PeekId, GlobalId, Timestamp, bool)> + '_ {
         let peeks = self.peeks.iter();
         peeks.map(|(uuid, peek)| (uuid, peek.target, peek.timestamp, peek.canceled))
@@ -363,7 +370,8 @@ impl Controller {
         holds.into_iter().flat_map(Holds::iter).collect()
     }
 
-    /// The number of holds of peeks and of dataflows, on all collections together; policies do not count.
+    /// The number of holds of peeks and of dataflows, on all collections together; policies do not
+    /// count.
     pub fn holds_len(&self) -> usize {
         let holds = self.collections.values().flat_map(|collection| collection.holds.iter());
         holds.filter(|(holder, _)| *holder != Holder::Policy).count()

@@ -1,7 +1,7 @@
 //! The peeks that are not answered yet.
 //!
-//! A peek is entered when it is asked and leaves with its one answer. Cancelling does not take it out:
-//! its hold goes at once, but it is answered all the same.
+//! A peek is entered when it is asked and leaves with its one answer. Cancelling does not take it
+//! out: its hold goes at once, but it is answered all the same.
 
 use std::collections::BTreeMap;
 

@@ -43,8 +43,8 @@ impl Controller {
     /// The index stays readable at that time until the peek is answered or cancelled.
     ///
     /// # Errors
-    /// If there is no such index, if it was dropped or cannot be read at that time any more, and if the keys or the
-    /// finishing do not fit its rows.
+    /// If there is no such index, if it was dropped or cannot be read at that time any more, and if
+    /// the keys or the finishing do not fit its rows.
     pub fn peek(&mut self, request: PeekRequest) -> Result<PeekId, ControllerError> {
         self.check_peek(&request)?;
         Ok(self.start_peek(request, false))
@@ -52,8 +52,8 @@ impl Controller {
 
     /// Computes something over indexes at a time. The answer comes as an event.
     ///
-    /// The indexes stay readable at that time until the query is answered or cancelled; its dataflow is
-    /// dropped then.
+    /// The indexes stay readable at that time until the query is answered or cancelled; its
+    /// dataflow is dropped then.
     ///
     /// # Errors
     /// [`ControllerError::LastTime`] for the last time of all, the errors of
@@ -91,8 +91,8 @@ impl Controller {
 
     /// Gives up on a peek or a query: nobody waits for its answer, which comes all the same.
     ///
-    /// What it held is let go at once. Says whether there was anything to cancel: not if it is unknown,
-    /// answered, or cancelled already.
+    /// What it held is let go at once. Says whether there was anything to cancel: not if it is
+    /// unknown, answered, or cancelled already.
     pub fn cancel(&mut self, uuid: PeekId) -> bool {
         let Some(peek) = self.peeks.cancel(uuid) else {
             return false;
@@ -130,7 +130,8 @@ impl Controller {
         uuid
     }
 
-    /// Two ids for a query over `imports`: its result and the index on it; and where to look next time.
+    /// Two ids for a query over `imports`: its result and the index on it; and where to look next
+    /// time.
     fn free_transients(
         &self,
         imports: &BTreeMap<GlobalId, IndexImport>,

@@ -1,13 +1,13 @@
 //! Messages on a byte stream.
 //!
-//! A connection begins with a [`Preamble`] from each side. After it, every message is one frame: the
-//! length of the payload as four bytes, least significant first, and the payload in postcard's
+//! A connection begins with a [`Preamble`] from each side. After it, every message is one frame:
+//! the length of the payload as four bytes, least significant first, and the payload in postcard's
 //! encoding.
 //!
-//! The peer is an outsider. A length is judged before anything is allocated for it, a payload must be
-//! one message and nothing else, and whatever is wrong is a [`FrameError`] that says where in the
-//! stream. After an error there is no telling where the next frame begins, so a [`Decoder`] that has
-//! met one gives the same error for ever and the connection is to be closed.
+//! The peer is an outsider. A length is judged before anything is allocated for it, a payload must
+//! be one message and nothing else, and whatever is wrong is a [`FrameError`] that says where in
+//! the stream. After an error there is no telling where the next frame begins, so a [`Decoder`]
+//! that has met one gives the same error for ever and the connection is to be closed.
 
 use std::marker::PhantomData;
 

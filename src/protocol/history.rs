@@ -13,21 +13,21 @@
 //! 5. the outstanding peeks, in their order;
 //! 6. `AllowCompaction`, the last one of each collection.
 //!
-//! Compaction comes last because a peek may still need what it takes away. In the original order such
-//! a peek came first; a replay that compacted first would refuse it, or answer it wrongly.
+//! Compaction comes last because a peek may still need what it takes away. In the original order
+//! such a peek came first; a replay that compacted first would refuse it, or answer it wrongly.
 //!
 //! # How far an `as_of` advances
 //!
-//! A replica that starts over need not rebuild what was compacted away, and often cannot: the inputs
-//! are compacted too. So a dataflow is replayed with the meet of its exports' compaction frontiers as
-//! its `as_of`, but never
+//! A replica that starts over need not rebuild what was compacted away, and often cannot: the
+//! inputs are compacted too. So a dataflow is replayed with the meet of its exports' compaction
+//! frontiers as its `as_of`, but never
 //! * below what it was created with;
 //! * past an outstanding peek of one of its exports;
 //! * past the `as_of` of a dataflow that is replayed too and imports one of its exports;
 //! * up to its `until`: a query dataflow reads at its one time or not at all.
 //!
-//! A dataflow whose exports are all dropped vanishes, unless an outstanding peek or a later dataflow
-//! that stays still needs one of them; then its drop is replayed as well, at the end.
+//! A dataflow whose exports are all dropped vanishes, unless an outstanding peek or a later
+//! dataflow that stays still needs one of them; then its drop is replayed as well, at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,9 +94,9 @@ impl CommandHistory {
 
     /// Forgets what no longer matters and puts the rest into the order of a replay.
     ///
-    /// Does nothing while an id stands for two collections at once: when it was created again although
-    /// an outstanding peek or another dataflow still reads its predecessor. Only the original order
-    /// tells those two apart.
+    /// Does nothing while an id stands for two collections at once: when it was created again
+    /// although an outstanding peek or another dataflow still reads its predecessor. Only the
+    /// original order tells those two apart.
     pub fn reduce(&mut self) {
         if let Some(summary) = Summary::of(self.commands.values()) {
             let commands = summary.replay();
@@ -164,7 +164,7 @@ struct Summary {
     created: BTreeMap<GlobalId, usize>,
     /// About collections that no dataflow here creates.
     others: BTreeMap<GlobalId, Said>,
-    peeks: Vec<Box<Peek>>,
+    peeks: Vec<Peek>,
 }
 
 impl Summary {
@@ -185,7 +185,7 @@ impl Summary {
                 Command::AllowCompaction { id, frontier } => {
                     summary.said(*id).compaction = Some(frontier.clone());
                 }
-                Command::Peek(peek) => summary.peeks.push(peek.clone()),
+                Command::Peek(peek) => summary.peeks.push((**peek).clone()),
                 // A cancelled peek was retired when it was cancelled.
                 Command::CancelPeek { .. } => {}
             }
@@ -221,8 +221,8 @@ impl Summary {
 
     /// Takes out the dataflows that no longer matter and advances the others' `as_of`.
     ///
-    /// A dataflow imports only what was created before it, so that going backwards meets everyone who
-    /// may need a dataflow before the dataflow itself.
+    /// A dataflow imports only what was created before it, so that going backwards meets everyone
+    /// who may need a dataflow before the dataflow itself.
     fn settle(&mut self) {
         let mut needed = BTreeMap::new();
         for peek in &self.peeks {
@@ -274,7 +274,7 @@ impl Summary {
         let writes = all.iter().filter(|(_, said)| said.writes);
         commands.extend(writes.map(|(id, _)| Command::AllowWrites(*id)));
         commands.extend(self.complete.then_some(Command::InitializationComplete));
-        commands.extend(self.peeks.into_iter().map(Command::Peek));
+        commands.extend(self.peeks.into_iter().map(|peek| Command::Peek(Box::new(peek))));
         for (id, said) in all {
             let compaction = said.compaction;
             commands.extend(compaction.map(|frontier| Command::AllowCompaction { id, frontier }));

@@ -28,15 +28,15 @@
 //! first. If they have different owners, nothing orders them. Either way the controller, reading
 //! one stream, could not tell them apart if they met. They never do: an id may be created again
 //! only once its predecessor is forgotten here, that is, after the last report was *forwarded*. The
-//! controller waits for that report before it creates the id again, and it cannot have it before the
-//! router had it. An earlier creation breaks the protocol: [`RouteError::Draining`].
+//! controller waits for that report before it creates the id again, and it cannot have it before
+//! the router had it. An earlier creation breaks the protocol: [`RouteError::Draining`].
 //!
 //! # Connections
 //!
 //! A [`Command::Hello`] forgets every route: what the replay does not mention is gone (H19). The
 //! runtimes learn of it later than the router does, and what they still say about the connection
-//! before must not reach the new one. Whoever carries responses keeps those streams apart, and hands
-//! [`Router::response`] only what was said after the `Hello` of [`Router::nonce`].
+//! before must not reach the new one. Whoever carries responses keeps those streams apart, and
+//! hands [`Router::response`] only what was said after the `Hello` of [`Router::nonce`].
 
 use std::collections::BTreeMap;
 
@@ -84,7 +84,7 @@ pub enum RouteError {
         owner: Role,
     },
     /// A connection that is not newer than the one before.
-    #[error("Hello with nonce {nonce} after nonce {current}", nonce = .nonce.0, current = .current.0)]
+    #[error("Hello with nonce {} after nonce {}", .nonce.0, .current.0)]
     Stale {
         /// The nonce of the open connection.
         current: Nonce,

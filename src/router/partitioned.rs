@@ -4,16 +4,16 @@
 //! this merge the runtime speaks with one voice: one answer per peek, and the frontiers that all of
 //! its workers have reached.
 //!
-//! What is known here is known from responses alone. Commands enter a runtime at the first worker of
-//! the first process; a merge that knew peeks or collections from them would be blind everywhere
+//! What is known here is known from responses alone. Commands enter a runtime at the first worker
+//! of the first process; a merge that knew peeks or collections from them would be blind everywhere
 //! else.
 //!
-//! * A peek is answered once every worker has answered its part. An error in any part is the answer,
-//!   the least one if there are several, so that the answer does not depend on who was first. Otherwise, if any part
-//!   was cancelled, the peek was. Otherwise it is the union of the rows, unordered and unlimited as
-//!   far as the peek's finishing goes.
-//! * A worker that has not reported a collection yet is at the minimum. Only advances of the meet are
-//!   passed on. When all workers have closed a collection, that is its last report, and it is
+//! * A peek is answered once every worker has answered its part. An error in any part is the
+//!   answer, the least one if there are several, so that the answer does not depend on who was
+//!   first. Otherwise, if any part was cancelled, the peek was. Otherwise it is the union of the
+//!   rows, unordered and unlimited as far as the peek's finishing goes.
+//! * A worker that has not reported a collection yet is at the minimum. Only advances of the meet
+//!   are passed on. When all workers have closed a collection, that is its last report, and it is
 //!   forgotten: the next report under this id is about a successor. (See [`progress`] for what
 //!   closes a collection. A worker's input frontier closes with these or before.)
 //!
@@ -87,15 +87,17 @@ impl Partitioned {
         }
     }
 
-    /// The newest connection that any worker is in; what [`Partitioned::absorb`] gives belongs to it.
+    /// The newest connection that any worker is in; what [`Partitioned::absorb`] gives belongs to
+    /// it.
     pub fn nonce(&self) -> Nonce {
         self.epochs.iter().copied().max().unwrap_or_default()
     }
 
     /// A worker says that it applied the `Hello` of a connection: what follows belongs to that one.
     ///
-    /// The first worker to say so voids what was collected for older connections, and what the other workers say before they
-    /// follow is ignored. Whoever never calls this has one connection.
+    /// The first worker to say so voids what was collected for older connections, and what the
+    /// other workers say before they follow is ignored. Whoever never calls this has one
+    /// connection.
     ///
     /// # Errors
     /// [`MergeError::Worker`].
