@@ -14,8 +14,10 @@
 //! [`repr`] and [`plan`] are the data and the expressions over it.
 
 pub mod arrange;
+pub mod controller;
 pub mod env;
 pub mod plan;
 pub mod protocol;
 pub mod repr;
+pub mod router;
 pub mod zoo;

@@ -16,6 +16,7 @@ use crate::repr::{Frontier, GlobalId, Row, Timestamp};
 
 pub mod frame;
 pub mod history;
+pub mod progress;
 
 /// Tells the connections of a controller apart: each carries a greater nonce than the one before.
 #[derive(
