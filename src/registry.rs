@@ -84,14 +84,7 @@ impl Slot {
         let Bounds { since, upper, .. } = bounds;
         match judgement {
             Judgement::Ready => {
-                env::event(|| Event::SnapshotTaken {
-                    id,
-                    worker,
-                    at: time,
-                    since,
-                    upper,
-                    peek,
-                });
+                env::event(|| Event::SnapshotTaken { id, worker, at: time, since, upper, peek });
                 Ok(IndexSnapshot {
                     oks: Snapshot::of_view(oks, time),
                     errs: Snapshot::of_view(errs, time),
@@ -99,13 +92,7 @@ impl Slot {
             }
             Judgement::NotYet => Err(NotReady::Wait),
             Judgement::Refused(refused) => {
-                env::event(|| Event::SnapshotRefused {
-                    id,
-                    worker,
-                    at: time,
-                    since,
-                    peek,
-                });
+                env::event(|| Event::SnapshotRefused { id, worker, at: time, since, peek });
                 Err(NotReady::Refused(refused))
             }
         }
@@ -187,7 +174,10 @@ impl Registry {
     /// Takes `slot` out of the way of those who ask for its index from here on. A successor's slot stays.
     pub fn retire(&self, slot: &Arc<Slot>) {
         let mut slots = self.slots.lock();
-        if slots.get(&(slot.id, slot.worker)).is_some_and(|present| present.as_ptr() == Arc::as_ptr(slot)) {
+        if slots
+            .get(&(slot.id, slot.worker))
+            .is_some_and(|present| present.as_ptr() == Arc::as_ptr(slot))
+        {
             slots.remove(&(slot.id, slot.worker));
         }
     }

@@ -46,7 +46,9 @@ impl ReplicaConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A number of workers for each runtime is needed.
-    #[error("a {layout:?} replica has {expected} runtimes, but {given} numbers of workers are given")]
+    #[error(
+        "a {layout:?} replica has {expected} runtimes, but {given} numbers of workers are given"
+    )]
     Runtimes {
         /// The layout.
         layout: Layout,

@@ -157,10 +157,8 @@ impl Shard {
             return;
         };
         let later = state.updates.split_off(&since);
-        let mut coalesced: Vec<_> = std::mem::replace(&mut state.updates, later)
-            .into_values()
-            .flatten()
-            .collect();
+        let mut coalesced: Vec<_> =
+            std::mem::replace(&mut state.updates, later).into_values().flatten().collect();
         if !coalesced.is_empty() {
             let first = state.updates.entry(since).or_default();
             coalesced.append(first);
@@ -172,7 +170,13 @@ impl Shard {
     /// Reads one of `parts` parts of the rows, from `as_of` on.
     pub fn reader(self: &Arc<Self>, part: usize, parts: usize, as_of: Timestamp) -> ShardReader {
         let position = Antichain::from_elem(Timestamp::minimum());
-        ShardReader { shard: Arc::clone(self), part: part as u64, parts: parts as u64, as_of, position }
+        ShardReader {
+            shard: Arc::clone(self),
+            part: part as u64,
+            parts: parts as u64,
+            as_of,
+            position,
+        }
     }
 }
 
@@ -208,7 +212,8 @@ impl ShardReader {
             if !state.waiters.iter().any(|waiter| waiter.will_wake(waker)) {
                 state.waiters.push(waker.clone());
             }
-            let frontier = if started { self.position.clone() } else { Antichain::from_elem(self.as_of) };
+            let frontier =
+                if started { self.position.clone() } else { Antichain::from_elem(self.as_of) };
             return Ok((Vec::new(), frontier));
         }
         let mut updates = Vec::new();
@@ -277,7 +282,9 @@ mod tests {
 
     fn shard() -> Arc<Shard> {
         let shard = Shards::new().create(ID, 1).expect("no other");
-        shard.compare_and_append(vec![(row(1), 0, 1), (row(2), 1, 1)], &at(0), at(2)).expect("fits");
+        shard
+            .compare_and_append(vec![(row(1), 0, 1), (row(2), 1, 1)], &at(0), at(2))
+            .expect("fits");
         shard
     }
 
@@ -286,10 +293,7 @@ mod tests {
         let shard = shard();
         assert_eq!(shard.compare_and_append(vec![(row(3), 2, 1)], &at(2), at(3)), Ok(()));
         let late = shard.compare_and_append(vec![(row(4), 2, 1)], &at(2), at(3));
-        assert_eq!(
-            late,
-            Err(ShardError::UpperMismatch { id: ID, expected: at(2), upper: at(3) })
-        );
+        assert_eq!(late, Err(ShardError::UpperMismatch { id: ID, expected: at(2), upper: at(3) }));
         let outside = shard.compare_and_append(vec![(row(4), 9, 1)], &at(3), at(4));
         assert!(matches!(outside, Err(ShardError::Interval { .. })));
         assert_eq!(shard.upper(), at(3));
@@ -300,7 +304,8 @@ mod tests {
         let shard = shard();
         let mut all = Vec::new();
         for part in 0..3 {
-            let (rows, upper) = shard.reader(part, 3, 1).poll(Waker::noop()).expect("not compacted");
+            let (rows, upper) =
+                shard.reader(part, 3, 1).poll(Waker::noop()).expect("not compacted");
             assert_eq!(upper, at(2));
             all.extend(rows);
         }

@@ -81,7 +81,7 @@ impl StartSignal {
         self.fired.get()
     }
 
-    fn listen(&self, activator: Activator) {
+    pub(crate) fn listen(&self, activator: Activator) {
         if self.fired() {
             activator.activate();
         } else {
@@ -324,13 +324,12 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> PointPart<K, V,
         trace: CapturedTrace<K, V, T, R>,
     ) -> Self {
         let operator = scope.worker().sync_activator_for(info.address.to_vec());
-        let waker = OperatorWaker { operator, worker: env::Unparker::current() };
         PointPart {
             over_placeholder: !point.is_adopted(),
             point,
             seen: RefCell::new(None),
             trace,
-            waker: Waker::from(Arc::new(waker)),
+            waker: operator_waker(operator),
             waiting: Cell::new(false),
             activator: scope.activator_for(Rc::clone(&info.address)),
         }
@@ -389,6 +388,11 @@ where
     fn activate(&self) {
         self.activator.activate();
     }
+}
+
+/// A waker for an operator of the calling thread's worker.
+pub(crate) fn operator_waker(operator: SyncActivator) -> Waker {
+    Waker::from(Arc::new(OperatorWaker { operator, worker: env::Unparker::current() }))
 }
 
 /// Wakes an operator on another thread, and the thread.

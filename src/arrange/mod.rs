@@ -29,6 +29,7 @@ pub mod trace;
 pub mod view;
 
 pub use batch::{ArcBatch, SharedData, SharedDiff, SharedTime, Window};
+pub(crate) use import::operator_waker;
 pub use import::{ImportError, ImportGate, StartSignal, import_local};
 pub use point::Point;
 pub use publish::{Publisher, TraceState};

@@ -61,7 +61,9 @@ impl Broadcast {
             let by_peer = Exchange::new(|(peer, _): &(u64, Directive)| *peer);
             stream.sink(by_peer, "Receive", move |(input, _frontier)| {
                 input.for_each(|_, directives: &mut Vec<_>| {
-                    received.borrow_mut().extend(directives.drain(..).map(|(_, directive)| directive));
+                    received
+                        .borrow_mut()
+                        .extend(directives.drain(..).map(|(_, directive)| directive));
                 });
             });
             activator.expect("the source was just built")

@@ -13,8 +13,8 @@ use super::render::{Context, OksSpine};
 use super::source::{SourceState, shard_source};
 use super::{CommandError, Role, Runtime};
 use crate::arrange::{
-    ArcAgent, Bounds, ImportError, ImportGate, Judgement, NotReady, Publisher, Read, SharedData, Snapshot,
-    StartSignal, TraceState, View, import_local,
+    ArcAgent, Bounds, ImportError, ImportGate, Judgement, NotReady, Publisher, Read, SharedData,
+    Snapshot, StartSignal, TraceState, View, import_local,
 };
 use crate::env::{self, Event, Half, PartName};
 use crate::plan::DataflowDescription;
@@ -78,8 +78,12 @@ impl Dataflow {
             for (index, mut oks, mut errs) in imports.local {
                 uppers.push(OksUpper(Rc::downgrade(&oks.trace_box_unstable())));
                 let checked = "since was compared with as_of before";
-                let oks = import_local(&mut oks, scope, since.clone(), until.clone(), start.clone()).expect(checked);
-                let errs = import_local(&mut errs, scope, since.clone(), until.clone(), start.clone()).expect(checked);
+                let oks =
+                    import_local(&mut oks, scope, since.clone(), until.clone(), start.clone())
+                        .expect(checked);
+                let errs =
+                    import_local(&mut errs, scope, since.clone(), until.clone(), start.clone())
+                        .expect(checked);
                 context.import_index(&index, oks, errs);
             }
             for (index, slot) in imports.shared {
@@ -179,9 +183,14 @@ impl Imports {
                 && runtime.role == Role::Interactive
                 && !id.is_transient()
             {
-                found.shared.push((import.index.clone(), registry.get_or_create(*id, runtime.index)));
+                found
+                    .shared
+                    .push((import.index.clone(), registry.get_or_create(*id, runtime.index)));
             } else {
-                return Err(CommandError::Unknown { command: "CreateDataflow over an index", id: *id });
+                return Err(CommandError::Unknown {
+                    command: "CreateDataflow over an index",
+                    id: *id,
+                });
             }
         }
         if !found.shared.is_empty() {
@@ -265,7 +274,10 @@ impl Collection {
 
     /// Up to where both halves are complete.
     fn upper(&mut self) -> Frontier {
-        fn of<K: SharedData, V: SharedData>(agent: &mut ArcAgent<K, V, Timestamp, Diff>, upper: &mut Frontier) {
+        fn of<K: SharedData, V: SharedData>(
+            agent: &mut ArcAgent<K, V, Timestamp, Diff>,
+            upper: &mut Frontier,
+        ) {
             let mut half = Antichain::new();
             agent.read_upper(&mut half);
             upper.extend(half);

@@ -288,10 +288,18 @@ impl Runtime {
 
     fn check_peers(&self, expected: usize) -> Result<(), CommandError> {
         let (joining, peers) = (self.role, self.peers);
-        if peers == expected { Ok(()) } else { Err(UnequalPeers { joining, peers, expected }.into()) }
+        if peers == expected {
+            Ok(())
+        } else {
+            Err(UnequalPeers { joining, peers, expected }.into())
+        }
     }
 
-    fn known(&mut self, command: &'static str, id: GlobalId) -> Result<&mut Collection, CommandError> {
+    fn known(
+        &mut self,
+        command: &'static str,
+        id: GlobalId,
+    ) -> Result<&mut Collection, CommandError> {
         self.collections.get_mut(&id).ok_or(CommandError::Unknown { command, id })
     }
 
@@ -373,7 +381,9 @@ impl Runtime {
         }
         let own = self.collections.contains_key(&peek.target);
         let slot = match &self.registry {
-            Some(registry) if !own && self.role == Role::Interactive && !peek.target.is_transient() => {
+            Some(registry)
+                if !own && self.role == Role::Interactive && !peek.target.is_transient() =>
+            {
                 Some(registry.get_or_create(peek.target, self.index))
             }
             _ if own => None,
@@ -392,7 +402,10 @@ impl Runtime {
         let (uuid, id) = (waiting.peek.uuid, waiting.peek.target);
         let snapshot = match &waiting.slot {
             None => {
-                let collection = self.collections.get_mut(&id).expect("peeks of what is dropped are answered then");
+                let collection = self
+                    .collections
+                    .get_mut(&id)
+                    .expect("peeks of what is dropped are answered then");
                 collection.snapshot_at(waiting.peek.timestamp, self.index, &waiting.peek)
             }
             Some(slot) => {

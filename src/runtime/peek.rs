@@ -89,7 +89,8 @@ impl Walking {
         }
         let Stage::Oks(walk) = &mut self.stage else { unreachable!("errors were just finished") };
         let (finishing, rows, failure) = (&self.peek.finishing, &mut self.rows, &mut self.failure);
-        let done = walk.step(budget, |_key, row, diff| collect(finishing, row, diff, rows, failure));
+        let done =
+            walk.step(budget, |_key, row, diff| collect(finishing, row, diff, rows, failure));
         if let Some(failure) = failure.take() {
             return Some(Answer::error(failure));
         }
@@ -130,7 +131,11 @@ fn collect(
 /// Keeps the first rows of the order that the whole answer can need from this part.
 fn truncate(finishing: &Finishing, rows: &mut Vec<(Row, u64)>) {
     if let Some(bound) = finishing.bound() {
-        let part = Finishing { limit: Some(bound), order_by: finishing.order_by.clone(), ..Finishing::default() };
+        let part = Finishing {
+            limit: Some(bound),
+            order_by: finishing.order_by.clone(),
+            ..Finishing::default()
+        };
         *rows = part.finish(std::mem::take(rows));
     }
 }

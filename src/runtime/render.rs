@@ -98,10 +98,7 @@ impl<'scope> Context<'scope> {
     pub(super) fn export(
         &mut self,
         index: &IndexDescription,
-    ) -> (
-        Arranged<'scope, TraceAgent<OksSpine>>,
-        Arranged<'scope, TraceAgent<ErrsSpine>>,
-    ) {
+    ) -> (Arranged<'scope, TraceAgent<OksSpine>>, Arranged<'scope, TraceAgent<ErrsSpine>>) {
         let (oks, errs) = self.get(index.on);
         let errs = differential_dataflow::collection::concatenate(self.scope, errs);
         (arrange(keyed(oks, &index.key), "Index"), arrange(errs.map(|error| (error, ())), "Errors"))
@@ -115,7 +112,9 @@ impl<'scope> Context<'scope> {
     fn render(&mut self, plan: &Plan) -> Rendered<'scope> {
         match plan {
             Plan::Get(id) => self.get(*id),
-            Plan::Map { .. } | Plan::Filter { .. } | Plan::Project { .. } => self.render_linear(plan),
+            Plan::Map { .. } | Plan::Filter { .. } | Plan::Project { .. } => {
+                self.render_linear(plan)
+            }
             Plan::Join { inputs, keys } => self.render_join(inputs, keys),
             Plan::Reduce { input, key, aggregates } => self.render_reduce(input, key, aggregates),
             Plan::Union { inputs } => {
@@ -154,7 +153,11 @@ impl<'scope> Context<'scope> {
     }
 
     /// The arrangement of `plan` by `key`, if the dataflow has one.
-    fn arranged(&mut self, plan: &Plan, key: &[usize]) -> (ArrangedRows<'scope>, Vec<Errors<'scope>>) {
+    fn arranged(
+        &mut self,
+        plan: &Plan,
+        key: &[usize],
+    ) -> (ArrangedRows<'scope>, Vec<Errors<'scope>>) {
         if let Plan::Get(id) = plan {
             let bundle = self.bundles.get(id).expect("validated: imported or built before");
             if let Some(arranged) = bundle.arranged.get(key) {
@@ -165,11 +168,7 @@ impl<'scope> Context<'scope> {
         (local(arrange(keyed(oks, key), "Join input")), errs)
     }
 
-    fn render_join(
-        &mut self,
-        inputs: &[Plan],
-        keys: &[Vec<usize>],
-    ) -> Rendered<'scope> {
+    fn render_join(&mut self, inputs: &[Plan], keys: &[Vec<usize>]) -> Rendered<'scope> {
         let (mut left, mut errs) = self.arranged(&inputs[0], &keys[0]);
         for (index, (input, key)) in inputs.iter().zip(keys).enumerate().skip(1) {
             let (right, right_errs) = self.arranged(input, key);

@@ -41,8 +41,8 @@ pub(super) fn shard_source<'scope>(
     let (frontier, failed) = (Rc::clone(&state.frontier), Rc::clone(&state.failed));
     let start = start.clone();
     let stream = source(scope, "Shard", move |capability, info| {
-        start.register(scope.activator_for(Rc::clone(&info.address)));
-        let waker = operator_waker(scope, &info.address);
+        start.listen(scope.activator_for(Rc::clone(&info.address)));
+        let waker = operator_waker(scope.worker().sync_activator_for(info.address.to_vec()));
         // Nothing is ever emitted below `as_of`, and nobody downstream should wait for it.
         let mut capabilities = CapabilitySet::from_elem(capability);
         capabilities.downgrade([as_of]);
