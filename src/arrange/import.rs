@@ -1,30 +1,35 @@
-//! The reading side of sharing, as dataflows: brings arrangements into a scope as ordinary [`Arranged`]s.
+//! The reading side of sharing, as dataflows: brings arrangements into a scope as ordinary
+//! [`Arranged`]s.
 //!
 //! # From a point
 //!
-//! An [`ImportGate`] imports points for one bounded read, from its `as_of` up to its `until`. It captures the current views
-//! of all its points together or not at all: both halves of an index, and all the indexes of a query, are judged as one.
-//! What it holds from then on is the batches it captured. It never holds back compaction of the arrangements, and it asks
-//! nothing of their owners any more. A read that compaction has passed is [refused](ImportGate::refused).
+//! An [`ImportGate`] imports points for one bounded read, from its `as_of` up to its `until`. It
+//! captures the current views of all its points together or not at all: both halves of an index,
+//! and all the indexes of a query, are judged as one. What it holds from then on is the batches it
+//! captured. It never holds back compaction of the arrangements, and it asks nothing of their
+//! owners any more. A read that compaction has passed is [refused](ImportGate::refused).
 //!
-//! Capture happens only when an import's operator runs, never at construction. An import of a point that nobody publishes
-//! yet is therefore built like any other and its trace is filled in place, which is sound because operators tolerate a trace
-//! that runs ahead of their input:
+//! Capture happens only when an import's operator runs, never at construction. An import of a point
+//! that nobody publishes yet is therefore built like any other and its trace is filled in place,
+//! which is sound because operators tolerate a trace that runs ahead of their input:
 //!
-//! * at construction a join preloads what the trace holds: nothing. All that is captured later arrives on the stream;
-//! * it cuts the trace only at bounds of spans that it has received, or that hold no updates and follow such a bound; the
-//!   chain never changes, so these cuts stay;
+//! * at construction a join preloads what the trace holds: nothing. All that is captured later
+//!   arrives on the stream;
+//! * it cuts the trace only at bounds of spans that it has received, or that hold no updates and
+//!   follow such a bound; the chain never changes, so these cuts stay;
 //! * a reduce asks first for what lies before the minimum: nothing.
 //!
-//! Waiting costs nothing: the operator registers a waker with every point and is activated by the next publication.
+//! Waiting costs nothing: the operator registers a waker with every point and is activated by the
+//! next publication.
 //!
 //! # From this worker
 //!
-//! [`import_local`] imports an arrangement that another dataflow of the same worker maintains. It follows the
-//! arrangement, and holds back its compaction like any local reader.
+//! [`import_local`] imports an arrangement that another dataflow of the same worker maintains. It
+//! follows the arrangement, and holds back its compaction like any local reader.
 //!
-//! Either way times are advanced to `as_of`, so that a partly compacted past never shows; updates at or past `until`
-//! are not emitted, however late the capability is dropped; and nothing is emitted before the [`StartSignal`] fires.
+//! Either way times are advanced to `as_of`, so that a partly compacted past never shows; updates
+//! at or past `until` are not emitted, however late the capability is dropped; and nothing is
+//! emitted before the [`StartSignal`] fires.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
@@ -46,7 +51,7 @@ use timely::scheduling::{Activator, SyncActivator};
 use super::batch::{SharedData, SharedDiff, SharedTime, Window};
 use super::point::{Point, known};
 use super::spine::{ArcAgent, ArcSpan};
-use super::trace::{CapturedTrace, SharedTrace, through_window};
+use super::trace::{CapturedTrace, SharedArranged, SharedTrace, through_window};
 use super::view::{Bounds, Judgement, Read, Refused, View, show};
 use crate::env::{self, Event};
 
@@ -175,12 +180,13 @@ impl<T: SharedTime> ImportGate<T> {
     /// Brings the arrangement published at `point` into `scope`.
     ///
     /// # Panics
-    /// If the gate has captured already: all its imports belong into the construction of one dataflow.
+    /// If the gate has captured already: all its imports belong into the construction of one
+    /// dataflow.
     pub fn import<'scope, K: SharedData, V: SharedData, R: SharedDiff>(
         &self,
         scope: Scope<'scope, T>,
         point: Arc<Point<K, V, T, R>>,
-    ) -> Arranged<'scope, SharedTrace<K, V, T, R>> {
+    ) -> SharedArranged<'scope, K, V, T, R> {
         let gate = Rc::clone(&self.shared);
         assert!(matches!(*gate.outcome.borrow(), Outcome::Waiting), "the gate is decided already");
         let trace = CapturedTrace::new(gate.as_of.clone());
@@ -291,7 +297,8 @@ impl<T: SharedTime> Gate<T> {
     }
 }
 
-/// Held by an import's operator: when the dataflow is dropped undecided, nothing is waited for any more.
+/// Held by an import's operator: when the dataflow is dropped undecided, nothing is waited for any
+/// more.
 struct Membership<T: SharedTime> {
     gate: Rc<Gate<T>>,
 }
@@ -305,10 +312,12 @@ impl<T: SharedTime> Drop for Membership<T> {
     }
 }
 
+type SeenView<K, V, T, R> = Arc<View<K, V, T, R>>;
+
 /// One imported point.
 struct PointPart<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     point: Arc<Point<K, V, T, R>>,
-    seen: RefCell<Option<Arc<View<K, V, T, R>>>>,
+    seen: RefCell<Option<SeenView<K, V, T, R>>>,
     trace: CapturedTrace<K, V, T, R>,
     waker: Waker,
     waiting: Cell<bool>,
@@ -406,8 +415,8 @@ impl Wake for OperatorWaker {
     }
 }
 
-/// Brings an arrangement that this worker maintains into another dataflow, from `as_of` up to `until`; the empty `until`
-/// follows it for ever.
+/// Brings an arrangement that this worker maintains into another dataflow, from `as_of` up to
+/// `until`; the empty `until` follows it for ever.
 ///
 /// # Errors
 /// [`Refused`] when the handle allows compaction past `as_of`.
@@ -417,7 +426,7 @@ pub fn import_local<'scope, K, V, T, R>(
     as_of: Antichain<T>,
     until: Antichain<T>,
     start: StartSignal,
-) -> Result<Arranged<'scope, SharedTrace<K, V, T, R>>, Refused<T>>
+) -> Result<SharedArranged<'scope, K, V, T, R>, Refused<T>>
 where
     K: SharedData,
     V: SharedData,

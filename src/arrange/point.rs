@@ -1,15 +1,17 @@
 //! Where one worker publishes one arrangement.
 //!
-//! A [`Point`] holds the current [`View`]. Loading it takes no lock, copies one `Arc` and never waits for the publisher;
-//! the publisher swaps views and never waits for readers. Either side may create the point: a reader that comes first makes
-//! a *placeholder*, which the publisher later adopts, so that everyone who waits on it is served (H11).
+//! A [`Point`] holds the current [`View`]. Loading it takes no lock, copies one `Arc` and never
+//! waits for the publisher; the publisher swaps views and never waits for readers. Either side may
+//! create the point: a reader that comes first makes a *placeholder*, which the publisher later
+//! adopts, so that everyone who waits on it is served (H11).
 //!
 //! # Waiting
 //!
-//! A reader that finds its time not readable yet [registers](Point::register) a waker and then *looks again*. The publisher
-//! swaps the view and then looks whether anyone waits. Each side writes first and reads the other's write second, with a
-//! sequentially consistent fence between, so that at least one of them sees the other (H9). A registration lasts until the
-//! next publication; whoever is woken too early looks, and registers anew.
+//! A reader that finds its time not readable yet [registers](Point::register) a waker and then
+//! *looks again*. The publisher swaps the view and then looks whether anyone waits. Each side
+//! writes first and reads the other's write second, with a sequentially consistent fence between,
+//! so that at least one of them sees the other (H9). A registration lasts until the next
+//! publication; whoever is woken too early looks, and registers anew.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -31,7 +33,8 @@ pub struct Point<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     placeholder: bool,
     attached: AtomicBool,
     view: ArcSwap<View<K, V, T, R>>,
-    /// Whether `waiters` may hold any, so that publishing takes the lock only then. Written under the lock.
+    /// Whether `waiters` may hold any, so that publishing takes the lock only then. Written under
+    /// the lock.
     waiting: AtomicBool,
     waiters: Mutex<Vec<Waker>>,
 }
@@ -71,7 +74,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
         self.view.load_full()
     }
 
-    /// Has `waker` woken by the next publication. Look again after this: that publication may be over.
+    /// Has `waker` woken by the next publication. Look again after this: that publication may be
+    /// over.
     pub fn register(&self, waker: &Waker) {
         let mut waiters = self.waiters.lock();
         if !waiters.iter().any(|waiter| waiter.will_wake(waker)) {
@@ -82,7 +86,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
         fence(Ordering::SeqCst);
     }
 
-    /// Takes back a registration, if it still stands: for readers that leave without having been served (H17).
+    /// Takes back a registration, if it still stands: for readers that leave without having been
+    /// served (H17).
     pub fn forget(&self, waker: &Waker) {
         let mut waiters = self.waiters.lock();
         waiters.retain(|waiter| !waiter.will_wake(waker));
@@ -122,7 +127,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
     }
 
     fn wake(&self) {
-        // Taking the waiters and clearing the flag are one step, so that a registration falls before both or after both.
+        // Taking the waiters and clearing the flag are one step, so that a registration falls
+        // before both or after both.
         let woken = {
             let mut waiters = self.waiters.lock();
             self.waiting.store(false, Ordering::SeqCst);

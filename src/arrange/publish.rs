@@ -1,16 +1,18 @@
 //! The writing side of sharing: derives views of an arrangement and publishes them.
 //!
-//! A [`Publisher`] owns one trace handle and takes everything from it (H2). It publishes on each activation of an operator
-//! that listens to the arrangement's stream (also when a seal brought no updates: the frontier moves all the same), and on
-//! each [tick](Publisher::tick), because merges finish when the stream is silent (H15).
+//! A [`Publisher`] owns one trace handle and takes everything from it (H2). It publishes on each
+//! activation of an operator that listens to the arrangement's stream (also when a seal brought no
+//! updates: the frontier moves all the same), and on each [tick](Publisher::tick), because merges
+//! finish when the stream is silent (H15).
 //!
-//! It adds no compaction floor. Its handle goes where [`Publisher::allow_compaction`] says (H1) and its physical frontier
-//! trails at the upper it last published. Compaction is announced before it happens: a reader never holds a view that
-//! claims more than its batches can tell (H6). And the call that may merge for as long as it likes comes between two
-//! publications, under no lock (H7).
+//! It adds no compaction floor. Its handle goes where [`Publisher::allow_compaction`] says (H1) and
+//! its physical frontier trails at the upper it last published. Compaction is announced before it
+//! happens: a reader never holds a view that claims more than its batches can tell (H6). And the
+//! call that may merge for as long as it likes comes between two publications, under no lock (H7).
 //!
-//! Freeing a big batch takes long, and whoever drops the last reference pays. A view that is swapped out is therefore
-//! kept until only its publisher holds it, and freed on the publisher's time.
+//! Freeing a big batch takes long, and whoever drops the last reference pays. A view that is
+//! swapped out is therefore kept until only its publisher holds it, and freed on the publisher's
+//! time.
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
@@ -31,8 +33,8 @@ use crate::planted;
 
 /// Publishes one worker's part of one arrangement. Clones are the same publisher.
 ///
-/// The point is closed when the last clone is dropped, when [`Publisher::close`] is called, and when the dataflow that
-/// maintains the arrangement is dropped before its inputs have ended.
+/// The point is closed when the last clone is dropped, when [`Publisher::close`] is called, and
+/// when the dataflow that maintains the arrangement is dropped before its inputs have ended.
 pub struct Publisher<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     shared: Rc<Shared<K, V, T, R>>,
 }
@@ -85,8 +87,9 @@ struct Source<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V, T, R> {
     /// Publishes `arranged` at `point` from now on.
     ///
-    /// The published `since` starts at the logical compaction frontier of the arrangement's trace handle. If the
-    /// arrangement is only accurate from some `as_of` on, advance that handle to it before.
+    /// The published `since` starts at the logical compaction frontier of the arrangement's trace
+    /// handle. If the arrangement is only accurate from some `as_of` on, advance that handle to it
+    /// before.
     ///
     /// # Panics
     /// If the point has, or had, a publisher.
@@ -125,9 +128,11 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         self.shared.with_source((), |source| source.refresh(&self.shared.point));
     }
 
-    /// Lets the arrangement forget distinctions between times not beyond `frontier`, and tells readers first.
+    /// Lets the arrangement forget distinctions between times not beyond `frontier`, and tells
+    /// readers first.
     ///
-    /// A frontier that is not beyond the one before changes nothing. The empty frontier [closes](Publisher::close).
+    /// A frontier that is not beyond the one before changes nothing. The empty frontier
+    /// [closes](Publisher::close).
     pub fn allow_compaction(&self, frontier: &Antichain<T>) {
         if frontier.is_empty() {
             return self.close();
@@ -135,7 +140,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         self.shared.with_source((), |source| source.allow(&self.shared.point, frontier));
     }
 
-    /// Maintenance: lets the trace merge what is published, publishes what came of it, and frees what readers left.
+    /// Maintenance: lets the trace merge what is published, publishes what came of it, and frees
+    /// what readers left.
     ///
     /// May merge for as long as the trace likes.
     pub fn tick(&self) {
@@ -148,7 +154,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         });
     }
 
-    /// A handle for dataflows of this worker, at the compaction frontiers of the publisher's; none once closed.
+    /// A handle for dataflows of this worker, at the compaction frontiers of the publisher's; none
+    /// once closed.
     pub fn trace(&self) -> Option<ArcAgent<K, V, T, R>> {
         self.shared.with_source(None, |source| Some(source.agent.clone()))
     }
@@ -158,7 +165,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         self.shared.with_source(None, |source| Some(source.state()))
     }
 
-    /// Ends publication: readers that come now are refused, those that wait are told, and the trace is released.
+    /// Ends publication: readers that come now are refused, those that wait are told, and the trace
+    /// is released.
     ///
     /// Readers that hold a view keep it.
     pub fn close(&self) {
@@ -183,16 +191,19 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Shared<K, V, T,
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Drop for Shared<K, V, T, R> {
     fn drop(&mut self) {
-        // A panic ends the process: nobody should hear from a half-dead worker that its index was dropped.
+        // A panic ends the process: nobody should hear from a half-dead worker that its index was
+        // dropped.
         if !std::thread::panicking() {
             self.close();
         }
     }
 }
 
-/// Tells an arrangement whose inputs have ended, which stays readable, from one whose dataflow was dropped.
+/// Tells an arrangement whose inputs have ended, which stays readable, from one whose dataflow was
+/// dropped.
 ///
-/// A dropped dataflow leaves its trace sealed to the empty frontier, as if it were complete for all times.
+/// A dropped dataflow leaves its trace sealed to the empty frontier, as if it were complete for all
+/// times.
 struct Watch<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     shared: Weak<Shared<K, V, T, R>>,
     ended: bool,

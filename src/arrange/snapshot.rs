@@ -1,9 +1,10 @@
 //! Reading a published arrangement at one time.
 //!
-//! A [`Snapshot`] is a view and a time at which that view is readable. It pins nothing but the view's batches: the owner
-//! compacts and merges on, into other batches. A [`Walk`] visits it in slices, so that a reader can be parked, cancelled or
-//! passed by others between any two. What it visits is filtered by time and never by batch (H10): a merged batch holds
-//! updates from both sides of any time.
+//! A [`Snapshot`] is a view and a time at which that view is readable. It pins nothing but the
+//! view's batches: the owner compacts and merges on, into other batches. A [`Walk`] visits it in
+//! slices, so that a reader can be parked, cancelled or passed by others between any two. What it
+//! visits is filtered by time and never by batch (H10): a merged batch holds updates from both
+//! sides of any time.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -39,8 +40,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
     /// The contents at `at`, if they are readable in the current view.
     ///
     /// # Errors
-    /// [`NotReady::Wait`] when the time is not complete yet, [`NotReady::Refused`] when it will never be readable: rows
-    /// never come from below `since`.
+    /// [`NotReady::Wait`] when the time is not complete yet, [`NotReady::Refused`] when it will
+    /// never be readable: rows never come from below `since`.
     pub fn snapshot_at(&self, at: &T) -> Result<Snapshot<K, V, T, R>, NotReady<T>> {
         let view = self.load();
         match view.judge(Read::At(at)) {
@@ -95,20 +96,20 @@ pub struct Walk<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Walk<K, V, T, R> {
     /// Goes on until `budget` positions are visited or none is left; says whether none is left.
     ///
-    /// Each `(key, value)` whose differences at times not beyond the snapshot's sum to something is given to `on`, in
-    /// order. The budget is charged for each key sought and for each update visited, whether or not it leads to a row, so
-    /// that a selective read is as interruptible as one that returns everything. Only a single pair with a long history
-    /// can overdraw it.
+    /// Each `(key, value)` whose differences at times not beyond the snapshot's sum to something is
+    /// given to `on`, in order. The budget is charged for each key sought and for each update
+    /// visited, whether or not it leads to a row, so that a selective read is as interruptible as
+    /// one that returns everything. Only a single pair with a long history can overdraw it.
     pub fn step(&mut self, budget: &mut usize, mut on: impl FnMut(&K, &V, R)) -> bool {
         let mut reported = *budget;
-        let mut done = !self.to_pair(budget);
+        let mut done = !self.reach_pair(budget);
         while !done && *budget > 0 {
             self.visit(budget, &mut on);
             if reported - *budget >= WALK_SLICE {
                 env::point(env::Point::Walked(reported - *budget));
                 reported = *budget;
             }
-            done = !self.to_pair(budget);
+            done = !self.reach_pair(budget);
         }
         if reported > *budget {
             env::point(env::Point::Walked(reported - *budget));
@@ -116,10 +117,11 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Walk<K, V, T, R
         done
     }
 
-    /// Moves the cursor to the next pair to visit, unless it is on one or the budget ends; says whether any may be left.
-    fn to_pair(&mut self, budget: &mut usize) -> bool {
+    /// Moves the cursor to the next pair to visit, unless it is on one or the budget ends; says
+    /// whether any may be left.
+    fn reach_pair(&mut self, budget: &mut usize) -> bool {
         loop {
-            if !self.to_key(budget) {
+            if !self.reach_key(budget) {
                 return false;
             }
             if self.seek || *budget == 0 || self.cursor.val_valid(&self.batches) {
@@ -129,8 +131,9 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Walk<K, V, T, R
         }
     }
 
-    /// Moves the cursor to the next key to visit, unless it is on one or the budget ends; says whether any may be left.
-    fn to_key(&mut self, budget: &mut usize) -> bool {
+    /// Moves the cursor to the next key to visit, unless it is on one or the budget ends; says
+    /// whether any may be left.
+    fn reach_key(&mut self, budget: &mut usize) -> bool {
         if let Some(keys) = &mut self.keys {
             while self.seek {
                 let Some(key) = keys.peek() else { return false };

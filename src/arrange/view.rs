@@ -1,11 +1,13 @@
 //! What a reader sees of an arrangement: one immutable value.
 //!
-//! A [`View`] is derived whole, from one source, and swapped in whole. Its chain, its `since` and its `upper` therefore
-//! always belong together (H2): whoever holds a view can judge once whether a read is possible, and then needs nothing
-//! from its owner any more. What the owner compacts or merges afterwards makes other batches; the view keeps its own.
+//! A [`View`] is derived whole, from one source, and swapped in whole. Its chain, its `since` and
+//! its `upper` therefore always belong together (H2): whoever holds a view can judge once whether a
+//! read is possible, and then needs nothing from its owner any more. What the owner compacts or
+//! merges afterwards makes other batches; the view keeps its own.
 //!
-//! Whether a read is possible is decided here and nowhere else, on [`Bounds`]. An index has two halves, which are judged
-//! [together](Bounds::both): accurate from the later `since` on, complete up to the earlier `upper`.
+//! Whether a read is possible is decided here and nowhere else, on [`Bounds`]. An index has two
+//! halves, which are judged [together](Bounds::both): accurate from the later `since` on, complete
+//! up to the earlier `upper`.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -123,7 +125,8 @@ impl<T: SharedTime> Bounds<T> {
                 as_of: read.first(),
                 since: self.since.clone(),
             }),
-            // An unbacked view is incomplete everywhere; its state is looked at all the same, for a time at the minimum.
+            // An unbacked view is incomplete everywhere; its state is looked at all the same, for a
+            // time at the minimum.
             State::Live if complete => Judgement::Ready,
             State::Live | State::Unbacked => Judgement::NotYet,
         }
@@ -141,15 +144,18 @@ impl<T: SharedTime> Read<'_, T> {
 
 /// The immutable state of one arrangement, as its readers see it.
 ///
-/// It shares the arrangement's batches. Whoever drops the last view that holds a batch pays for freeing it.
+/// It shares the arrangement's batches. Whoever drops the last view that holds a batch pays for
+/// freeing it.
 pub struct View<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
-    // Spans are shared between successive views, so that deriving one costs a pointer for each span that stayed.
+    // Spans are shared between successive views, so that deriving one costs a pointer for each span
+    // that stayed.
     chain: Vec<Arc<ArcSpan<K, V, T, R>>>,
     bounds: Bounds<T>,
 }
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R> {
-    /// The view of a point that has no publisher yet: nothing is complete (H4), everything may become readable.
+    /// The view of a point that has no publisher yet: nothing is complete (H4), everything may
+    /// become readable.
     pub fn unbacked() -> Self {
         let minimum = Antichain::from_elem(T::minimum());
         View {
@@ -158,7 +164,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R
         }
     }
 
-    /// The view of a point whose publisher has gone. It holds no batches, and its frontiers are empty.
+    /// The view of a point whose publisher has gone. It holds no batches, and its frontiers are
+    /// empty.
     pub fn closed() -> Self {
         let (since, upper) = (Antichain::new(), Antichain::new());
         View { chain: Vec::new(), bounds: Bounds { state: State::Closed, since, upper } }
@@ -166,7 +173,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R
 
     /// The view of a trace, all of it taken from the one handle.
     ///
-    /// It is accurate from `floor` on, or from wherever the handle or a span of the trace says, if that is later.
+    /// It is accurate from `floor` on, or from wherever the handle or a span of the trace says, if
+    /// that is later.
     pub fn of_trace(agent: &mut ArcAgent<K, V, T, R>, floor: &Antichain<T>) -> Self {
         let derived = View::unbacked().successor(agent, floor);
         derived.expect("a live view differs from an unbacked one")
