@@ -30,6 +30,8 @@ pub mod point;
 pub mod publish;
 pub mod snapshot;
 pub mod spine;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 pub mod view;
 

@@ -154,3 +154,86 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
 pub(super) fn known<T: 'static>(frontier: &Antichain<T>) -> Option<Frontier> {
     (frontier as &dyn Any).downcast_ref::<Frontier>().cloned()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::super::testing::{TestPoint, name};
+    use super::*;
+
+    #[derive(Default)]
+    struct Alarm(AtomicUsize);
+
+    impl Wake for Alarm {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_publication_wakes_each_waiter_once() {
+        let point = TestPoint::new(name(1));
+        let (one, two) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
+        let wakers = [Waker::from(Arc::clone(&one)), Waker::from(Arc::clone(&two))];
+        point.register(&wakers[0]);
+        point.register(&wakers[0].clone());
+        point.register(&wakers[1]);
+        assert_eq!(point.waiters(), 2);
+        point.publish(Arc::new(View::unbacked()));
+        point.publish(Arc::new(View::unbacked()));
+        assert_eq!((one.0.load(Ordering::SeqCst), two.0.load(Ordering::SeqCst)), (1, 1));
+    }
+
+    #[test]
+    fn who_takes_back_a_registration_is_not_woken_and_others_are() {
+        let point = TestPoint::new(name(1));
+        let (one, two) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
+        let wakers = [Waker::from(Arc::clone(&one)), Waker::from(Arc::clone(&two))];
+        wakers.iter().for_each(|waker| point.register(waker));
+        point.forget(&wakers[0]);
+        point.publish(Arc::new(View::unbacked()));
+        assert_eq!((one.0.load(Ordering::SeqCst), two.0.load(Ordering::SeqCst)), (0, 1));
+    }
+
+    #[test]
+    fn a_waiter_that_looks_again_after_registering_misses_no_publication() {
+        // Each round the reader waits for a closed view, which the writer publishes once. A lost
+        // wakeup leaves the reader parked for ever.
+        let mut waited = 0;
+        for _ in 0..2000 {
+            let point = TestPoint::new(name(1));
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| point.publish(Arc::new(View::closed())));
+                let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+                while point.load().state() != State::Closed {
+                    point.register(&waker);
+                    if point.load().state() == State::Closed {
+                        break;
+                    }
+                    waited += 1;
+                    std::thread::park();
+                }
+                writer.join().expect("publishing does not panic");
+            });
+        }
+        assert!(waited > 0, "no round ever waited");
+    }
+
+    struct Unpark(std::thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "has a publisher already")]
+    fn a_point_has_one_publisher_ever() {
+        let point = TestPoint::new(name(1));
+        point.adopt();
+        point.adopt();
+    }
+}

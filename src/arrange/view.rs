@@ -267,3 +267,68 @@ where
     };
     same_batch && left.desc == right.desc
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::at;
+    use super::*;
+
+    fn live(since: u64, upper: Antichain<u64>) -> Bounds<u64> {
+        Bounds { state: State::Live, since: at(since), upper }
+    }
+
+    #[test]
+    fn a_time_is_readable_from_since_on_and_before_upper() {
+        let bounds = live(3, at(7));
+        for time in [3, 5, 6] {
+            assert_eq!(bounds.judge(Read::At(&time)), Judgement::Ready, "{time}");
+        }
+        for time in [7, 8, u64::MAX] {
+            assert_eq!(bounds.judge(Read::At(&time)), Judgement::NotYet, "{time}");
+        }
+        for time in [0, 2] {
+            let refused = Refused::Compacted { as_of: at(time), since: at(3) };
+            assert_eq!(bounds.judge(Read::At(&time)), Judgement::Refused(refused), "{time}");
+        }
+        let ended = live(3, Antichain::new());
+        assert_eq!(ended.judge(Read::At(&u64::MAX)), Judgement::Ready);
+    }
+
+    #[test]
+    fn an_interval_is_readable_when_it_lies_between_since_and_upper() {
+        let judge = |as_of, until| {
+            live(3, at(7)).judge(Read::Between { as_of: &at(as_of), until: &at(until) })
+        };
+        assert_eq!(judge(3, 7), Judgement::Ready);
+        assert_eq!(judge(3, 8), Judgement::NotYet);
+        assert!(matches!(judge(2, 7), Judgement::Refused(Refused::Compacted { .. })));
+        assert!(matches!(judge(2, 9), Judgement::Refused(Refused::Compacted { .. })));
+    }
+
+    #[test]
+    fn nothing_is_readable_before_a_publisher_comes_nor_after_it_has_gone() {
+        let unbacked = View::<u64, u64, u64, i64>::unbacked();
+        assert_eq!(unbacked.upper(), &at(0), "not the empty frontier, which is complete");
+        for time in [0, 1, u64::MAX] {
+            assert_eq!(unbacked.judge(Read::At(&time)), Judgement::NotYet);
+            let closed = View::<u64, u64, u64, i64>::closed().judge(Read::At(&time));
+            assert_eq!(closed, Judgement::Refused(Refused::Closed { as_of: at(time) }));
+        }
+    }
+
+    #[test]
+    fn halves_are_judged_by_the_later_since_and_the_earlier_upper() {
+        let both = live(3, at(9)).both(&live(5, at(7)));
+        assert_eq!(both, live(5, at(7)));
+        let unbacked = View::<u64, u64, u64, i64>::unbacked().bounds().clone();
+        let half = both.both(&unbacked);
+        assert_eq!(half.judge(Read::At(&6)), Judgement::NotYet);
+        assert!(matches!(half.judge(Read::At(&4)), Judgement::Refused(_)));
+        let closed = View::<u64, u64, u64, i64>::closed().bounds().clone();
+        let closed = Bounds::together([half, closed]).expect("two parts");
+        assert_eq!(
+            closed.judge(Read::At(&6)),
+            Judgement::Refused(Refused::Closed { as_of: at(6) })
+        );
+    }
+}
