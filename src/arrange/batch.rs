@@ -1,13 +1,14 @@
 //! Batches that threads can share.
 //!
-//! Differential's own batches are reference counted with `Rc`, which keeps them on one thread. An [`ArcBatch`] is the same
-//! immutable data behind an `Arc`. The orphan rule forbids implementing differential's traits for `Arc` itself, hence
-//! the newtype.
+//! Differential's own batches are reference counted with `Rc`, which keeps them on one thread. An
+//! [`ArcBatch`] is the same immutable data behind an `Arc`. The orphan rule forbids implementing
+//! differential's traits for `Arc` itself, hence the newtype.
 //!
-//! One batch type serves every arrangement, maintained here or imported from elsewhere, so that joins and reduces are
-//! compiled once and not once per combination. What an import adds is a [`Window`]: the times of an imported batch are
-//! advanced to the import's `as_of`, and those at or past its `until` are not shown. That makes an import independent of
-//! how far the owner happened to compact and to merge (H10). Batches that live in a spine never carry a window.
+//! One batch type serves every arrangement, maintained here or imported from elsewhere, so that
+//! joins and reduces are compiled once and not once per combination. What an import adds is a
+//! [`Window`]: the times of an imported batch are advanced to the import's `as_of`, and those at or
+//! past its `until` are not shown. That makes an import independent of how far the owner happened
+//! to compact and to merge (H10). Batches that live in a spine never carry a window.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -79,7 +80,8 @@ impl<T: SharedTime> Window<T> {
         Window { since, until, _source: None }
     }
 
-    /// As [`Window::new`], and keeps `source` alive for as long as a batch is read through this window.
+    /// As [`Window::new`], and keeps `source` alive for as long as a batch is read through this
+    /// window.
     pub fn over(
         since: Antichain<T>,
         until: Antichain<T>,
@@ -110,7 +112,8 @@ impl<T: SharedTime> Window<T> {
 ///
 /// Cloning copies pointers. Whoever drops the last clone pays for freeing the updates.
 pub struct ArcBatch<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
-    // Declared, and so dropped, before the window, which may keep the owner's reference to the same updates alive.
+    // Declared, and so dropped, before the window, which may keep the owner's reference to the same
+    // updates alive.
     updates: Arc<Updates<K, V, T, R>>,
     window: Option<Arc<Window<T>>>,
 }
@@ -199,9 +202,9 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Merger<ArcBatch
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> ArcMerger<K, V, T, R> {
     /// As the plain merger, with a point after each slice.
     ///
-    /// Fuel that is left over says that the merge is complete, for the plain merger about each slice and for the caller
-    /// about the whole. A slice that ends exactly when the merge does leaves none; the next one then finds nothing to
-    /// do and leaves all of its own.
+    /// Fuel that is left over says that the merge is complete, for the plain merger about each
+    /// slice and for the caller about the whole. A slice that ends exactly when the merge does
+    /// leaves none; the next one then finds nothing to do and leaves all of its own.
     fn work_in_slices(
         &mut self,
         first: &PlainBatch<K, V, T, R>,

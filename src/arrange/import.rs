@@ -1,30 +1,35 @@
-//! The reading side of sharing, as dataflows: brings arrangements into a scope as ordinary [`Arranged`]s.
+//! The reading side of sharing, as dataflows: brings arrangements into a scope as ordinary
+//! [`Arranged`]s.
 //!
 //! # From a point
 //!
-//! An [`ImportGate`] imports points for one bounded read, from its `as_of` up to its `until`. It captures the current views
-//! of all its points together or not at all: both halves of an index, and all the indexes of a query, are judged as one.
-//! What it holds from then on is the batches it captured. It never holds back compaction of the arrangements, and it asks
-//! nothing of their owners any more. A read that compaction has passed is [refused](ImportGate::refused).
+//! An [`ImportGate`] imports points for one bounded read, from its `as_of` up to its `until`. It
+//! captures the current views of all its points together or not at all: both halves of an index,
+//! and all the indexes of a query, are judged as one. What it holds from then on is the batches it
+//! captured. It never holds back compaction of the arrangements, and it asks nothing of their
+//! owners any more. A read that compaction has passed is [refused](ImportGate::refused).
 //!
-//! Capture happens only when an import's operator runs, never at construction. An import of a point that nobody publishes
-//! yet is therefore built like any other and its trace is filled in place, which is sound because operators tolerate a trace
-//! that runs ahead of their input:
+//! Capture happens only when an import's operator runs, never at construction. An import of a point
+//! that nobody publishes yet is therefore built like any other and its trace is filled in place,
+//! which is sound because operators tolerate a trace that runs ahead of their input:
 //!
-//! * at construction a join preloads what the trace holds: nothing. All that is captured later arrives on the stream;
-//! * it cuts the trace only at bounds of spans that it has received, or that hold no updates and follow such a bound; the
-//!   chain never changes, so these cuts stay;
+//! * at construction a join preloads what the trace holds: nothing. All that is captured later
+//!   arrives on the stream;
+//! * it cuts the trace only at bounds of spans that it has received, or that hold no updates and
+//!   follow such a bound; the chain never changes, so these cuts stay;
 //! * a reduce asks first for what lies before the minimum: nothing.
 //!
-//! Waiting costs nothing: the operator registers a waker with every point and is activated by the next publication.
+//! Waiting costs nothing: the operator registers a waker with every point and is activated by the
+//! next publication.
 //!
 //! # From this worker
 //!
-//! [`import_local`] imports an arrangement that another dataflow of the same worker maintains. It follows the
-//! arrangement, and holds back its compaction like any local reader.
+//! [`import_local`] imports an arrangement that another dataflow of the same worker maintains. It
+//! follows the arrangement, and holds back its compaction like any local reader.
 //!
-//! Either way times are advanced to `as_of`, so that a partly compacted past never shows; updates at or past `until`
-//! are not emitted, however late the capability is dropped; and nothing is emitted before the [`StartSignal`] fires.
+//! Either way times are advanced to `as_of`, so that a partly compacted past never shows; updates
+//! at or past `until` are not emitted, however late the capability is dropped; and nothing is
+//! emitted before the [`StartSignal`] fires.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
@@ -46,7 +51,7 @@ use timely::scheduling::{Activator, SyncActivator};
 use super::batch::{SharedData, SharedDiff, SharedTime, Window};
 use super::point::{Point, known};
 use super::spine::{ArcAgent, ArcSpan};
-use super::trace::{CapturedTrace, SharedTrace, through_window};
+use super::trace::{CapturedTrace, SharedArranged, SharedTrace, through_window};
 use super::view::{Bounds, Judgement, Read, Refused, View, show};
 use crate::env::{self, Event};
 
@@ -175,12 +180,13 @@ impl<T: SharedTime> ImportGate<T> {
     /// Brings the arrangement published at `point` into `scope`.
     ///
     /// # Panics
-    /// If the gate has captured already: all its imports belong into the construction of one dataflow.
+    /// If the gate has captured already: all its imports belong into the construction of one
+    /// dataflow.
     pub fn import<'scope, K: SharedData, V: SharedData, R: SharedDiff>(
         &self,
         scope: Scope<'scope, T>,
         point: Arc<Point<K, V, T, R>>,
-    ) -> Arranged<'scope, SharedTrace<K, V, T, R>> {
+    ) -> SharedArranged<'scope, K, V, T, R> {
         let gate = Rc::clone(&self.shared);
         assert!(matches!(*gate.outcome.borrow(), Outcome::Waiting), "the gate is decided already");
         let trace = CapturedTrace::new(gate.as_of.clone());
@@ -291,7 +297,8 @@ impl<T: SharedTime> Gate<T> {
     }
 }
 
-/// Held by an import's operator: when the dataflow is dropped undecided, nothing is waited for any more.
+/// Held by an import's operator: when the dataflow is dropped undecided, nothing is waited for any
+/// more.
 struct Membership<T: SharedTime> {
     gate: Rc<Gate<T>>,
 }
@@ -305,10 +312,12 @@ impl<T: SharedTime> Drop for Membership<T> {
     }
 }
 
+type SeenView<K, V, T, R> = Arc<View<K, V, T, R>>;
+
 /// One imported point.
 struct PointPart<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     point: Arc<Point<K, V, T, R>>,
-    seen: RefCell<Option<Arc<View<K, V, T, R>>>>,
+    seen: RefCell<Option<SeenView<K, V, T, R>>>,
     trace: CapturedTrace<K, V, T, R>,
     waker: Waker,
     waiting: Cell<bool>,
@@ -410,8 +419,8 @@ impl Wake for OperatorWaker {
     }
 }
 
-/// Brings an arrangement that this worker maintains into another dataflow, from `as_of` up to `until`; the empty `until`
-/// follows it for ever.
+/// Brings an arrangement that this worker maintains into another dataflow, from `as_of` up to
+/// `until`; the empty `until` follows it for ever.
 ///
 /// # Errors
 /// [`Refused`] when the handle allows compaction past `as_of`.
@@ -421,7 +430,7 @@ pub fn import_local<'scope, K, V, T, R>(
     as_of: Antichain<T>,
     until: Antichain<T>,
     start: StartSignal,
-) -> Result<Arranged<'scope, SharedTrace<K, V, T, R>>, Refused<T>>
+) -> Result<SharedArranged<'scope, K, V, T, R>, Refused<T>>
 where
     K: SharedData,
     V: SharedData,
@@ -466,4 +475,428 @@ where
         }
     });
     Ok(Arranged { stream, trace })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use differential_dataflow::VecCollection;
+    use differential_dataflow::trace::implementations::{ValBuilder, ValSpine};
+    use timely::dataflow::ProbeHandle;
+    use timely::dataflow::operators::{Inspect, Probe};
+    use timely::worker::Worker;
+
+    use super::super::testing::*;
+    use super::super::{arrange, local};
+    use super::*;
+
+    type Joined = (u64, u64, u64);
+    type Emitted<D> = Rc<RefCell<Vec<(D, u64, i64)>>>;
+
+    /// Collects what a dataflow emits.
+    fn collect<D: differential_dataflow::ExchangeData>(
+        collection: VecCollection<'_, u64, D, i64>,
+        probe: &ProbeHandle<u64>,
+    ) -> Emitted<D> {
+        let emitted = Rc::new(RefCell::new(Vec::new()));
+        let sink = Rc::clone(&emitted);
+        let inspected =
+            collection.inner.inspect(move |update| sink.borrow_mut().push(update.clone()));
+        inspected.probe_with(probe);
+        emitted
+    }
+
+    fn accumulate<D: Ord + Clone>(emitted: &Emitted<D>, time: u64) -> BTreeMap<D, i64> {
+        let mut sums = BTreeMap::new();
+        for (data, moment, diff) in emitted.borrow().iter().cloned() {
+            if moment <= time {
+                *sums.entry(data).or_insert(0) += diff;
+            }
+        }
+        sums.retain(|_, diff| *diff != 0);
+        sums
+    }
+
+    fn reference_join(left: &[Update], right: &[Update], time: u64) -> BTreeMap<Joined, i64> {
+        let mut rows = BTreeMap::new();
+        for ((key, first), one) in contents(left, time) {
+            for ((_, second), two) in contents(right, time).range((key, 0)..=(key, u64::MAX)) {
+                *rows.entry((key, first, *second)).or_insert(0) += one * two;
+            }
+        }
+        rows
+    }
+
+    /// A dataflow that joins two points, each imported through one gate.
+    struct Query {
+        gate: ImportGate<u64>,
+        start: StartSignal,
+        probe: ProbeHandle<u64>,
+        joined: Emitted<Joined>,
+        dataflow: usize,
+    }
+
+    impl Query {
+        fn new(
+            worker: &mut Worker,
+            (left, right): (&Arc<TestPoint>, &Arc<TestPoint>),
+            as_of: u64,
+            until: u64,
+        ) -> Self {
+            let (start, probe) = (StartSignal::new(), ProbeHandle::new());
+            let gate = ImportGate::new(at(as_of), at(until), start.clone()).expect("an interval");
+            let dataflow = worker.next_dataflow_index();
+            let joined = worker.dataflow(|scope| {
+                let left = gate.import(scope, Arc::clone(left));
+                let right = gate.import(scope, Arc::clone(right));
+                let joined = left.join_core(right, |key, one, two| Some((*key, *one, *two)));
+                collect(joined, &probe)
+            });
+            Query { gate, start, probe, joined, dataflow }
+        }
+
+        fn finish(&self, worker: &mut Worker) {
+            self.start.fire();
+            step_until(worker, || self.probe.done());
+        }
+
+        fn assert_equals(&self, left: &Maintained, right: &Maintained, as_of: u64, until: u64) {
+            for (data, time, diff) in self.joined.borrow().iter() {
+                assert!(as_of <= *time && *time < until, "{data:?} at {time} by {diff}");
+            }
+            for time in as_of..until {
+                let expected = reference_join(&left.history, &right.history, time);
+                assert!(!expected.is_empty(), "the read has something to show");
+                assert_eq!(accumulate(&self.joined, time), expected, "at {time}");
+            }
+        }
+    }
+
+    fn points() -> (Arc<TestPoint>, Arc<TestPoint>) {
+        (Arc::new(TestPoint::new(name(1))), Arc::new(TestPoint::new(name(2))))
+    }
+
+    #[test]
+    fn a_join_of_imports_is_right_at_every_time_of_its_interval_within_merged_batches() {
+        timely::execute_directly(|worker| {
+            let (one, two) = points();
+            let mut left = Maintained::new(worker, &one);
+            let mut right = Maintained::new(worker, &two);
+            left.rounds(worker, 24);
+            right.rounds(worker, 20);
+            left.compact(7);
+            right.compact(10);
+            let straddles = |point: &TestPoint| {
+                let view = point.load();
+                view.chain().any(|span| {
+                    span.has_updates()
+                        && span.lower().less_equal(&9)
+                        && !span.upper().less_equal(&14)
+                })
+            };
+            assert!(straddles(&one) && straddles(&two), "a batch holds both ends of the interval");
+
+            let query = Query::new(worker, (&one, &two), 10, 14);
+            query.finish(worker);
+            assert!(query.gate.captured());
+            query.assert_equals(&left, &right, 10, 14);
+        });
+    }
+
+    #[test]
+    fn imports_built_over_placeholders_are_filled_in_place_and_captured_together() {
+        timely::execute_directly(|worker| {
+            let one = Arc::new(TestPoint::placeholder(name(1)));
+            let two = Arc::new(TestPoint::placeholder(name(2)));
+            let query = Query::new(worker, (&one, &two), 4, 8);
+            query.start.fire();
+            step_some(worker);
+            assert!(!query.gate.captured());
+            assert_eq!((one.waiters(), two.waiters()), (1, 1));
+
+            let mut left = Maintained::new(worker, &one);
+            left.rounds(worker, 12);
+            step_some(worker);
+            assert!(!query.gate.captured(), "one half alone is not captured");
+            let mut right = Maintained::new(worker, &two);
+            right.rounds(worker, 7);
+            step_some(worker);
+            assert!(!query.gate.captured(), "nor is what is not complete");
+            right.rounds(worker, 8);
+            query.finish(worker);
+            query.assert_equals(&left, &right, 4, 8);
+            assert_eq!((one.waiters(), two.waiters()), (0, 0));
+        });
+    }
+
+    #[test]
+    fn a_capture_before_the_start_signal_survives_compaction_past_it() {
+        timely::execute_directly(|worker| {
+            let (one, two) = points();
+            let mut left = Maintained::new(worker, &one);
+            let mut right = Maintained::new(worker, &two);
+            left.rounds(worker, 10);
+            right.rounds(worker, 10);
+            let query = Query::new(worker, (&one, &two), 5, 10);
+            step_until(worker, || query.gate.captured());
+            left.rounds(worker, 20);
+            right.rounds(worker, 20);
+            left.compact(19);
+            right.compact(19);
+            assert!(query.joined.borrow().is_empty(), "nothing is emitted before it starts");
+            query.finish(worker);
+            query.assert_equals(&left, &right, 5, 10);
+        });
+    }
+
+    #[test]
+    fn compaction_past_either_half_refuses_both_before_their_output_ends() {
+        timely::execute_directly(|worker| {
+            let (one, two) = points();
+            let mut left = Maintained::new(worker, &one);
+            let mut right = Maintained::new(worker, &two);
+            left.rounds(worker, 10);
+            right.rounds(worker, 10);
+            right.compact(6);
+            let query = Query::new(worker, (&one, &two), 5, 8);
+            query.start.fire();
+            step_until(worker, || {
+                assert!(!query.probe.done() || query.gate.refused().is_some());
+                query.probe.done()
+            });
+            let expected = Refused::Compacted { as_of: at(5), since: at(6) };
+            assert_eq!(query.gate.refused(), Some(expected.clone()));
+            assert_eq!(expected.to_string(), "cannot read as of {5}: compacted up to {6}");
+            assert!(query.joined.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn closing_a_point_refuses_those_who_wait_for_it() {
+        timely::execute_directly(|worker| {
+            let (one, two) = points();
+            let left = Maintained::new(worker, &one);
+            let right = Maintained::new(worker, &two);
+            let query = Query::new(worker, (&one, &two), 5, 8);
+            query.start.fire();
+            step_some(worker);
+            assert_eq!(two.waiters(), 1);
+            right.publisher.close();
+            step_until(worker, || query.probe.done());
+            assert_eq!(query.gate.refused(), Some(Refused::Closed { as_of: at(5) }));
+            drop(left);
+        });
+    }
+
+    #[test]
+    fn a_dataflow_dropped_while_it_waits_leaves_no_registration() {
+        timely::execute_directly(|worker| {
+            let (one, two) = points();
+            let query = Query::new(worker, (&one, &two), 5, 8);
+            step_some(worker);
+            assert_eq!((one.waiters(), two.waiters()), (1, 1));
+            worker.drop_dataflow(query.dataflow);
+            assert_eq!((one.waiters(), two.waiters()), (0, 0));
+        });
+    }
+
+    #[test]
+    fn a_reduce_over_an_import_counts_right_at_every_time() {
+        timely::execute_directly(|worker| {
+            let point = Arc::new(TestPoint::placeholder(name(1)));
+            let (start, probe) = (StartSignal::started(), ProbeHandle::new());
+            let gate = ImportGate::new(at(6), at(12), start).expect("an interval");
+            let counts = worker.dataflow(|scope| {
+                let counts = gate
+                    .import(scope, Arc::clone(&point))
+                    .reduce_abelian::<_, ValBuilder<_, _, _, _>, ValSpine<u64, i64, u64, i64>, _, _>(
+                        "Count",
+                        |_, input, output| {
+                            output.push((input.iter().map(|(_, diff)| *diff).sum(), 1));
+                        },
+                        |vec, key, updates| {
+                            vec.clear();
+                            vec.extend(updates.drain(..).map(|(v, t, r)| ((*key, v), t, r)));
+                        },
+                    )
+                    .as_collection(|key, count| (*key, *count));
+                collect(counts, &probe)
+            });
+            let mut maintained = Maintained::new(worker, &point);
+            // Silence at first: the captured chain begins with spans that hold no updates.
+            maintained.seal(worker, 2);
+            maintained.rounds(worker, 14);
+            maintained.compact(5);
+            step_until(worker, || probe.done());
+            assert!(gate.captured());
+            for time in 6..12 {
+                let mut expected = BTreeMap::new();
+                for ((key, _), diff) in contents(&maintained.history, time) {
+                    *expected.entry(key).or_insert(0) += diff;
+                }
+                let expected: BTreeMap<_, _> = expected.into_iter().map(|row| (row, 1)).collect();
+                assert_eq!(accumulate(&counts, time), expected, "at {time}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_import_that_is_held_for_long_costs_its_owner_nothing() {
+        let after = |held: bool| {
+            timely::execute_directly(move |worker| {
+                let (one, two) = points();
+                let mut left = Maintained::new(worker, &one);
+                left.rounds(worker, 10);
+                let query = held.then(|| Query::new(worker, (&one, &one), 9, 10));
+                if let Some(query) = &query {
+                    step_until(worker, || query.gate.captured());
+                }
+                for time in 11..200 {
+                    left.rounds(worker, time);
+                    left.compact(time - 1);
+                }
+                let state = left.publisher.state().expect("open");
+                if let Some(query) = query {
+                    assert!(!query.probe.done(), "it was held all the time");
+                    query.finish(worker);
+                    query.assert_equals(&left, &left, 9, 10);
+                }
+                drop(two);
+                state
+            })
+        };
+        let (without, with) = (after(false), after(true));
+        assert_eq!(with.retired, 1, "the view that the import captured");
+        assert_eq!(TraceStateWithoutRetired::from(with), without.clone().into());
+        assert_eq!((&without.logical, &without.physical), (&at(198), &at(199)));
+        assert!(without.batches < 10, "{without:?}");
+    }
+
+    /// A trace's state but for what depends on readers.
+    #[derive(Debug, PartialEq)]
+    struct TraceStateWithoutRetired(super::super::TraceState<u64>);
+
+    impl From<super::super::TraceState<u64>> for TraceStateWithoutRetired {
+        fn from(state: super::super::TraceState<u64>) -> Self {
+            TraceStateWithoutRetired(super::super::TraceState { retired: 0, ..state })
+        }
+    }
+
+    #[test]
+    fn what_an_import_captured_is_freed_by_its_owner_once_the_dataflow_is_gone() {
+        timely::execute_directly(|worker| {
+            let (counting, _installed) = Counting::install();
+            let (one, two) = points();
+            let mut left = Maintained::new(worker, &one);
+            let mut right = Maintained::new(worker, &two);
+            left.rounds(worker, 10);
+            right.rounds(worker, 10);
+            let query = Query::new(worker, (&one, &two), 9, 10);
+            step_until(worker, || query.gate.captured());
+            left.rounds(worker, 40);
+            left.compact(39);
+            right.compact(5);
+            let own = || {
+                let (left, right) = (left.publisher.state(), right.publisher.state());
+                (left.expect("open").batches + right.expect("open").batches) as i64
+            };
+            assert!(counting.live_batches.get() > own(), "the query holds what was merged since");
+            let before = counting.live_batches.get();
+            worker.drop_dataflow(query.dataflow);
+            assert_eq!(counting.live_batches.get(), before, "the reader does not pay for freeing");
+            left.publisher.tick();
+            right.publisher.tick();
+            // The queries' output is not arranged, so what is left is the traces' own, and what
+            // their unfinished merges have yet to release.
+            assert_eq!(counting.live_batches.get(), own());
+            assert!(counting.saw(|event| matches!(event, Event::ImportCaptured { as_of: 9, .. })));
+        });
+    }
+
+    #[test]
+    fn the_interval_of_an_import_is_checked() {
+        let start = StartSignal::new();
+        let unbounded = ImportGate::new(at(3), Antichain::new(), start.clone()).err();
+        assert_eq!(unbounded, Some(ImportError::Unbounded { as_of: at(3) }));
+        let backwards = ImportGate::new(at(3), at(3), start).err().map(|error| error.to_string());
+        assert_eq!(backwards.as_deref(), Some("an import as of {3} cannot end at {3}"));
+    }
+
+    #[test]
+    fn a_local_import_shows_its_interval_and_nothing_that_comes_after() {
+        timely::execute_directly(|worker| {
+            let point = Arc::new(TestPoint::new(name(1)));
+            let mut maintained = Maintained::new(worker, &point);
+            maintained.rounds(worker, 8);
+            maintained.compact(4);
+            let mut agent = maintained.publisher.trace().expect("open");
+            let (start, probe) = (StartSignal::new(), ProbeHandle::new());
+            let emitted = worker.dataflow(|scope| {
+                let imported = import_local(&mut agent, scope, at(6), at(12), start.clone())
+                    .expect("readable");
+                let joined =
+                    imported.clone().join_core(imported, |k, one, two| Some((*k, *one, *two)));
+                collect(joined, &probe)
+            });
+            drop(agent);
+            maintained.rounds(worker, 10);
+            start.fire();
+            // Several seals at once, the last of them past the end.
+            while *maintained.input.time() < 20 {
+                maintained.round();
+                let next = *maintained.input.time() + 1;
+                maintained.input.advance_to(next);
+            }
+            maintained.seal(worker, 20);
+            step_until(worker, || probe.done());
+            for time in 6..12 {
+                let expected = reference_join(&maintained.history, &maintained.history, time);
+                assert_eq!(accumulate(&emitted, time), expected, "at {time}");
+            }
+            assert!(emitted.borrow().iter().all(|(_, time, _)| (6..12).contains(time)));
+            maintained.compact(19);
+            let state = maintained.publisher.state().expect("open");
+            assert_eq!(state.logical, at(19), "an import that reached its end holds nothing back");
+        });
+    }
+
+    #[test]
+    fn a_local_import_below_since_is_refused() {
+        timely::execute_directly(|worker| {
+            let point = Arc::new(TestPoint::new(name(1)));
+            let mut maintained = Maintained::new(worker, &point);
+            maintained.rounds(worker, 8);
+            maintained.compact(4);
+            let mut agent = maintained.publisher.trace().expect("open");
+            worker.dataflow(|scope| {
+                let import =
+                    import_local(&mut agent, scope, at(3), Antichain::new(), StartSignal::new());
+                let expected = Refused::Compacted { as_of: at(3), since: at(4) };
+                assert_eq!(import.err(), Some(expected));
+            });
+        });
+    }
+
+    #[test]
+    fn imported_and_local_arrangements_join_in_one_dataflow() {
+        timely::execute_directly(|worker| {
+            let point = Arc::new(TestPoint::new(name(1)));
+            let mut maintained = Maintained::new(worker, &point);
+            maintained.rounds(worker, 12);
+            let probe = ProbeHandle::new();
+            let gate = ImportGate::new(at(8), at(12), StartSignal::started()).expect("an interval");
+            let emitted = worker.dataflow(|scope| {
+                let imported = gate.import(scope, Arc::clone(&point));
+                let again = imported.clone().as_collection(|key, val| (*key, *val));
+                let again = local(arrange(again, "Again"));
+                collect(imported.join_core(again, |k, one, two| Some((*k, *one, *two))), &probe)
+            });
+            step_until(worker, || probe.done());
+            for time in 8..12 {
+                let expected = reference_join(&maintained.history, &maintained.history, time);
+                assert_eq!(accumulate(&emitted, time), expected, "at {time}");
+            }
+        });
+    }
 }

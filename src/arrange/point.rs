@@ -1,15 +1,17 @@
 //! Where one worker publishes one arrangement.
 //!
-//! A [`Point`] holds the current [`View`]. Loading it takes no lock, copies one `Arc` and never waits for the publisher;
-//! the publisher swaps views and never waits for readers. Either side may create the point: a reader that comes first makes
-//! a *placeholder*, which the publisher later adopts, so that everyone who waits on it is served (H11).
+//! A [`Point`] holds the current [`View`]. Loading it takes no lock, copies one `Arc` and never
+//! waits for the publisher; the publisher swaps views and never waits for readers. Either side may
+//! create the point: a reader that comes first makes a *placeholder*, which the publisher later
+//! adopts, so that everyone who waits on it is served (H11).
 //!
 //! # Waiting
 //!
-//! A reader that finds its time not readable yet [registers](Point::register) a waker and then *looks again*. The publisher
-//! swaps the view and then looks whether anyone waits. Each side writes first and reads the other's write second, with a
-//! sequentially consistent fence between, so that at least one of them sees the other (H9). A registration lasts until the
-//! next publication; whoever is woken too early looks, and registers anew.
+//! A reader that finds its time not readable yet [registers](Point::register) a waker and then
+//! *looks again*. The publisher swaps the view and then looks whether anyone waits. Each side
+//! writes first and reads the other's write second, with a sequentially consistent fence between,
+//! so that at least one of them sees the other (H9). A registration lasts until the next
+//! publication; whoever is woken too early looks, and registers anew.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -31,7 +33,8 @@ pub struct Point<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     placeholder: bool,
     attached: AtomicBool,
     view: ArcSwap<View<K, V, T, R>>,
-    /// Whether `waiters` may hold any, so that publishing takes the lock only then. Written under the lock.
+    /// Whether `waiters` may hold any, so that publishing takes the lock only then. Written under
+    /// the lock.
     waiting: AtomicBool,
     waiters: Mutex<Vec<Waker>>,
 }
@@ -71,7 +74,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
         self.view.load_full()
     }
 
-    /// Has `waker` woken by the next publication. Look again after this: that publication may be over.
+    /// Has `waker` woken by the next publication. Look again after this: that publication may be
+    /// over.
     pub fn register(&self, waker: &Waker) {
         let mut waiters = self.waiters.lock();
         if !waiters.iter().any(|waiter| waiter.will_wake(waker)) {
@@ -82,7 +86,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
         fence(Ordering::SeqCst);
     }
 
-    /// Takes back a registration, if it still stands: for readers that leave without having been served (H17).
+    /// Takes back a registration, if it still stands: for readers that leave without having been
+    /// served (H17).
     pub fn forget(&self, waker: &Waker) {
         let mut waiters = self.waiters.lock();
         waiters.retain(|waiter| !waiter.will_wake(waker));
@@ -122,7 +127,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
     }
 
     fn wake(&self) {
-        // Taking the waiters and clearing the flag are one step, so that a registration falls before both or after both.
+        // Taking the waiters and clearing the flag are one step, so that a registration falls
+        // before both or after both.
         let woken = {
             let mut waiters = self.waiters.lock();
             self.waiting.store(false, Ordering::SeqCst);
@@ -147,4 +153,87 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Point<K, V, T, 
 /// A frontier as events carry it, when its times are the system's.
 pub(super) fn known<T: 'static>(frontier: &Antichain<T>) -> Option<Frontier> {
     (frontier as &dyn Any).downcast_ref::<Frontier>().cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    use super::super::testing::{TestPoint, name};
+    use super::*;
+
+    #[derive(Default)]
+    struct Alarm(AtomicUsize);
+
+    impl Wake for Alarm {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    #[test]
+    fn a_publication_wakes_each_waiter_once() {
+        let point = TestPoint::new(name(1));
+        let (one, two) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
+        let wakers = [Waker::from(Arc::clone(&one)), Waker::from(Arc::clone(&two))];
+        point.register(&wakers[0]);
+        point.register(&wakers[0].clone());
+        point.register(&wakers[1]);
+        assert_eq!(point.waiters(), 2);
+        point.publish(Arc::new(View::unbacked()));
+        point.publish(Arc::new(View::unbacked()));
+        assert_eq!((one.0.load(Ordering::SeqCst), two.0.load(Ordering::SeqCst)), (1, 1));
+    }
+
+    #[test]
+    fn who_takes_back_a_registration_is_not_woken_and_others_are() {
+        let point = TestPoint::new(name(1));
+        let (one, two) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
+        let wakers = [Waker::from(Arc::clone(&one)), Waker::from(Arc::clone(&two))];
+        wakers.iter().for_each(|waker| point.register(waker));
+        point.forget(&wakers[0]);
+        point.publish(Arc::new(View::unbacked()));
+        assert_eq!((one.0.load(Ordering::SeqCst), two.0.load(Ordering::SeqCst)), (0, 1));
+    }
+
+    #[test]
+    fn a_waiter_that_looks_again_after_registering_misses_no_publication() {
+        // Each round the reader waits for a closed view, which the writer publishes once. A lost
+        // wakeup leaves the reader parked for ever.
+        let mut waited = 0;
+        for _ in 0..2000 {
+            let point = TestPoint::new(name(1));
+            std::thread::scope(|scope| {
+                let writer = scope.spawn(|| point.publish(Arc::new(View::closed())));
+                let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+                while point.load().state() != State::Closed {
+                    point.register(&waker);
+                    if point.load().state() == State::Closed {
+                        break;
+                    }
+                    waited += 1;
+                    std::thread::park();
+                }
+                writer.join().expect("publishing does not panic");
+            });
+        }
+        assert!(waited > 0, "no round ever waited");
+    }
+
+    struct Unpark(std::thread::Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "has a publisher already")]
+    fn a_point_has_one_publisher_ever() {
+        let point = TestPoint::new(name(1));
+        point.adopt();
+        point.adopt();
+    }
 }

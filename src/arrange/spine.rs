@@ -1,8 +1,9 @@
 //! The trace that maintained arrangements keep: differential's spine over shared batches.
 //!
-//! [`ArcSpine`] adds what a publisher and an oracle need and differential's spine keeps to itself: the real compaction
-//! frontiers (the meet over all handles, not what one handle asked for), readable through `&self`, and a version by which
-//! a publisher sees that nothing has changed since it looked last.
+//! [`ArcSpine`] adds what a publisher and an oracle need and differential's spine keeps to itself:
+//! the real compaction frontiers (the meet over all handles, not what one handle asked for),
+//! readable through `&self`, and a version by which a publisher sees that nothing has changed since
+//! it looked last.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -127,15 +128,13 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Trace for ArcSp
     }
 }
 
-fn assign<T: Clone>(target: &mut Antichain<T>, frontier: AntichainRef<T>)
-where
-    T: timely::PartialOrder,
-{
+fn assign<T: SharedTime>(target: &mut Antichain<T>, frontier: AntichainRef<T>) {
     target.clear();
     target.extend(frontier.iter().cloned());
 }
 
-/// Arranges `(key, value)` updates by key into an [`ArcSpine`], exchanged by the hash of the key as differential does.
+/// Arranges `(key, value)` updates by key into an [`ArcSpine`], exchanged by the hash of the key as
+/// differential does.
 pub fn arrange<'scope, K, V, T, R>(
     collection: VecCollection<'scope, T, (K, V), R>,
     name: &str,
@@ -154,8 +153,8 @@ pub const EXERT_LOGIC: &str = "differential/default_exert_logic";
 
 /// Keeps merging an idle trace until one layer holds all its updates.
 ///
-/// To be set in a worker's configuration under [`EXERT_LOGIC`], as an [`ExertionLogic`]. Without it an arrangement whose
-/// input falls silent keeps whatever half-finished merges it had.
+/// To be set in a worker's configuration under [`EXERT_LOGIC`], as an [`ExertionLogic`]. Without it
+/// an arrangement whose input falls silent keeps whatever half-finished merges it had.
 pub fn idle_merging() -> ExertionLogic {
     Arc::new(|layers| {
         let merging = layers.iter().any(|(_, spans, _)| *spans > 1);

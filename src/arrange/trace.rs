@@ -1,6 +1,8 @@
-//! One trace type for rendering: arrangements of this dataflow, of this worker, and of another runtime.
+//! One trace type for rendering: arrangements of this dataflow, of this worker, and of another
+//! runtime.
 //!
-//! All of them carry the same batches, so an `enum` is all it takes for joins and reduces to have one code path.
+//! All of them carry the same batches, so an `enum` is all it takes for joins and reduces to have
+//! one code path.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -17,11 +19,17 @@ use super::batch::{ArcBatch, SharedData, SharedDiff, SharedTime, Window};
 use super::spine::{ArcAgent, ArcSpan};
 use super::view::View;
 
+/// An arrangement in a scope, wherever it is maintained.
+pub type SharedArranged<'scope, K, V, T, R> = Arranged<'scope, SharedTrace<K, V, T, R>>;
+
+type Chain<K, V, T, R> = Vec<ArcSpan<K, V, T, R>>;
+
 /// A readable arrangement, wherever it is maintained.
 pub enum SharedTrace<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     /// Built by this dataflow.
     Local(ArcAgent<K, V, T, R>),
-    /// Maintained by another dataflow of this worker, and shown through a window. Holds back its compaction.
+    /// Maintained by another dataflow of this worker, and shown through a window. Holds back its
+    /// compaction.
     LocalImport {
         /// The handle on the arrangement.
         agent: ArcAgent<K, V, T, R>,
@@ -34,11 +42,12 @@ pub enum SharedTrace<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff>
 
 /// The chain that an import captured: nothing before that, and the same for ever after.
 ///
-/// Operators take clones at construction. They see it filled in place, so that an import of a point that has no publisher
-/// yet is built exactly like any other. Compaction is a matter of who maintains the arrangement: setting frontiers here
-/// does nothing, and every cut between two spans stays available.
+/// Operators take clones at construction. They see it filled in place, so that an import of a point
+/// that has no publisher yet is built exactly like any other. Compaction is a matter of who
+/// maintains the arrangement: setting frontiers here does nothing, and every cut between two spans
+/// stays available.
 pub struct CapturedTrace<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
-    spans: Rc<OnceCell<Vec<ArcSpan<K, V, T, R>>>>,
+    spans: Rc<OnceCell<Chain<K, V, T, R>>>,
     logical: Antichain<T>,
     physical: Antichain<T>,
 }
@@ -213,7 +222,7 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> TraceReader
 /// An arrangement that this dataflow built, as one of the kind that imports are.
 pub fn local<'scope, K, V, T, R>(
     arranged: Arranged<'scope, ArcAgent<K, V, T, R>>,
-) -> Arranged<'scope, SharedTrace<K, V, T, R>>
+) -> SharedArranged<'scope, K, V, T, R>
 where
     K: SharedData,
     V: SharedData,

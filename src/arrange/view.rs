@@ -1,11 +1,13 @@
 //! What a reader sees of an arrangement: one immutable value.
 //!
-//! A [`View`] is derived whole, from one source, and swapped in whole. Its chain, its `since` and its `upper` therefore
-//! always belong together (H2): whoever holds a view can judge once whether a read is possible, and then needs nothing
-//! from its owner any more. What the owner compacts or merges afterwards makes other batches; the view keeps its own.
+//! A [`View`] is derived whole, from one source, and swapped in whole. Its chain, its `since` and
+//! its `upper` therefore always belong together (H2): whoever holds a view can judge once whether a
+//! read is possible, and then needs nothing from its owner any more. What the owner compacts or
+//! merges afterwards makes other batches; the view keeps its own.
 //!
-//! Whether a read is possible is decided here and nowhere else, on [`Bounds`]. An index has two halves, which are judged
-//! [together](Bounds::both): accurate from the later `since` on, complete up to the earlier `upper`.
+//! Whether a read is possible is decided here and nowhere else, on [`Bounds`]. An index has two
+//! halves, which are judged [together](Bounds::both): accurate from the later `since` on, complete
+//! up to the earlier `upper`.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -123,7 +125,8 @@ impl<T: SharedTime> Bounds<T> {
                 as_of: read.first(),
                 since: self.since.clone(),
             }),
-            // An unbacked view is incomplete everywhere; its state is looked at all the same, for a time at the minimum.
+            // An unbacked view is incomplete everywhere; its state is looked at all the same, for a
+            // time at the minimum.
             State::Live if complete => Judgement::Ready,
             State::Live | State::Unbacked => Judgement::NotYet,
         }
@@ -141,15 +144,18 @@ impl<T: SharedTime> Read<'_, T> {
 
 /// The immutable state of one arrangement, as its readers see it.
 ///
-/// It shares the arrangement's batches. Whoever drops the last view that holds a batch pays for freeing it.
+/// It shares the arrangement's batches. Whoever drops the last view that holds a batch pays for
+/// freeing it.
 pub struct View<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
-    // Spans are shared between successive views, so that deriving one costs a pointer for each span that stayed.
+    // Spans are shared between successive views, so that deriving one costs a pointer for each span
+    // that stayed.
     chain: Vec<Arc<ArcSpan<K, V, T, R>>>,
     bounds: Bounds<T>,
 }
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R> {
-    /// The view of a point that has no publisher yet: nothing is complete (H4), everything may become readable.
+    /// The view of a point that has no publisher yet: nothing is complete (H4), everything may
+    /// become readable.
     pub fn unbacked() -> Self {
         let minimum = Antichain::from_elem(T::minimum());
         View {
@@ -158,7 +164,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R
         }
     }
 
-    /// The view of a point whose publisher has gone. It holds no batches, and its frontiers are empty.
+    /// The view of a point whose publisher has gone. It holds no batches, and its frontiers are
+    /// empty.
     pub fn closed() -> Self {
         let (since, upper) = (Antichain::new(), Antichain::new());
         View { chain: Vec::new(), bounds: Bounds { state: State::Closed, since, upper } }
@@ -166,7 +173,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R
 
     /// The view of a trace, all of it taken from the one handle.
     ///
-    /// It is accurate from `floor` on, or from wherever the handle or a span of the trace says, if that is later.
+    /// It is accurate from `floor` on, or from wherever the handle or a span of the trace says, if
+    /// that is later.
     pub fn of_trace(agent: &mut ArcAgent<K, V, T, R>, floor: &Antichain<T>) -> Self {
         let derived = View::unbacked().successor(agent, floor);
         derived.expect("a live view differs from an unbacked one")
@@ -258,4 +266,69 @@ where
         _ => false,
     };
     same_batch && left.desc == right.desc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::at;
+    use super::*;
+
+    fn live(since: u64, upper: Antichain<u64>) -> Bounds<u64> {
+        Bounds { state: State::Live, since: at(since), upper }
+    }
+
+    #[test]
+    fn a_time_is_readable_from_since_on_and_before_upper() {
+        let bounds = live(3, at(7));
+        for time in [3, 5, 6] {
+            assert_eq!(bounds.judge(Read::At(&time)), Judgement::Ready, "{time}");
+        }
+        for time in [7, 8, u64::MAX] {
+            assert_eq!(bounds.judge(Read::At(&time)), Judgement::NotYet, "{time}");
+        }
+        for time in [0, 2] {
+            let refused = Refused::Compacted { as_of: at(time), since: at(3) };
+            assert_eq!(bounds.judge(Read::At(&time)), Judgement::Refused(refused), "{time}");
+        }
+        let ended = live(3, Antichain::new());
+        assert_eq!(ended.judge(Read::At(&u64::MAX)), Judgement::Ready);
+    }
+
+    #[test]
+    fn an_interval_is_readable_when_it_lies_between_since_and_upper() {
+        let judge = |as_of, until| {
+            live(3, at(7)).judge(Read::Between { as_of: &at(as_of), until: &at(until) })
+        };
+        assert_eq!(judge(3, 7), Judgement::Ready);
+        assert_eq!(judge(3, 8), Judgement::NotYet);
+        assert!(matches!(judge(2, 7), Judgement::Refused(Refused::Compacted { .. })));
+        assert!(matches!(judge(2, 9), Judgement::Refused(Refused::Compacted { .. })));
+    }
+
+    #[test]
+    fn nothing_is_readable_before_a_publisher_comes_nor_after_it_has_gone() {
+        let unbacked = View::<u64, u64, u64, i64>::unbacked();
+        assert_eq!(unbacked.upper(), &at(0), "not the empty frontier, which is complete");
+        for time in [0, 1, u64::MAX] {
+            assert_eq!(unbacked.judge(Read::At(&time)), Judgement::NotYet);
+            let closed = View::<u64, u64, u64, i64>::closed().judge(Read::At(&time));
+            assert_eq!(closed, Judgement::Refused(Refused::Closed { as_of: at(time) }));
+        }
+    }
+
+    #[test]
+    fn halves_are_judged_by_the_later_since_and_the_earlier_upper() {
+        let both = live(3, at(9)).both(&live(5, at(7)));
+        assert_eq!(both, live(5, at(7)));
+        let unbacked = View::<u64, u64, u64, i64>::unbacked().bounds().clone();
+        let half = both.both(&unbacked);
+        assert_eq!(half.judge(Read::At(&6)), Judgement::NotYet);
+        assert!(matches!(half.judge(Read::At(&4)), Judgement::Refused(_)));
+        let closed = View::<u64, u64, u64, i64>::closed().bounds().clone();
+        let closed = Bounds::together([half, closed]).expect("two parts");
+        assert_eq!(
+            closed.judge(Read::At(&6)),
+            Judgement::Refused(Refused::Closed { as_of: at(6) })
+        );
+    }
 }
