@@ -192,7 +192,7 @@ pub struct ShardReader {
 impl ShardReader {
     /// Everything not read before, at times advanced to `as_of`, and the frontier up to where that is everything.
     ///
-    /// When there is nothing new, `waker` is woken by the next append.
+    /// `waker` is woken by the next append, whether or not there was anything new.
     ///
     /// # Errors
     /// [`ShardError::Compacted`] when the first read comes after compaction passed `as_of`.
@@ -206,15 +206,12 @@ impl ShardReader {
             let (id, as_of, since) = (self.shard.id, self.as_of, state.since.clone());
             return Err(ShardError::Compacted { id, as_of, since });
         }
-        // A reader begins when its first time is complete: before, compaction may still be waiting for it.
-        let waiting = !started && state.upper.less_equal(&self.as_of);
-        if waiting || state.upper == self.position {
-            if !state.waiters.iter().any(|waiter| waiter.will_wake(waker)) {
-                state.waiters.push(waker.clone());
-            }
-            let frontier =
-                if started { self.position.clone() } else { Antichain::from_elem(self.as_of) };
-            return Ok((Vec::new(), frontier));
+        if !state.waiters.iter().any(|waiter| waiter.will_wake(waker)) {
+            state.waiters.push(waker.clone());
+        }
+        // A reader begins when its first time is complete: until then there is nothing to say.
+        if !started && state.upper.less_equal(&self.as_of) {
+            return Ok((Vec::new(), Antichain::from_elem(self.as_of)));
         }
         let mut updates = Vec::new();
         if let Some(&from) = self.position.as_option() {

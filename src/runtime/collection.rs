@@ -32,6 +32,9 @@ pub(super) struct Dataflow {
     pub(super) start: StartSignal,
     as_of: Timestamp,
     gate: Option<ImportGate<Timestamp>>,
+    /// The slots imported from. The registry keeps none alive: as long as this waits for a publisher, the publisher
+    /// must find what this waits at.
+    _slots: Vec<Arc<Slot>>,
     sources: Vec<SourceState>,
     /// Handles on imported indexes of this worker, to see how far they have come.
     imports: Vec<OksUpper>,
@@ -86,11 +89,11 @@ impl Dataflow {
                         .expect(checked);
                 context.import_index(&index, oks, errs);
             }
-            for (index, slot) in imports.shared {
+            for (index, slot) in &imports.shared {
                 let gate = imports.gate.as_ref().expect("made for shared imports");
                 let oks = gate.import(scope, Arc::clone(&slot.oks));
                 let errs = gate.import(scope, Arc::clone(&slot.errs));
-                context.import_index(&index, oks, errs);
+                context.import_index(index, oks, errs);
             }
             for (id, plan) in &description.objects_to_build {
                 context.build(*id, plan);
@@ -116,7 +119,9 @@ impl Dataflow {
                 })
                 .collect();
             let gate = imports.gate;
-            (built, Dataflow { index, start, as_of, gate, sources, imports: uppers })
+            let slots = imports.shared.into_iter().map(|(_, slot)| slot).collect();
+            let imports = uppers;
+            (built, Dataflow { index, start, as_of, gate, _slots: slots, sources, imports })
         });
 
         let dataflow = Rc::new(dataflow);
@@ -298,7 +303,7 @@ impl Collection {
 
     /// What to report: the frontiers that moved since the last report. Never anything below `as_of`.
     pub(super) fn progress(&mut self) -> Option<Frontiers> {
-        if self.dataflow.failure().is_some() {
+        if self.dataflow.failure().is_some() || self.is_closed() {
             return None;
         }
         let as_of = Antichain::from_elem(self.dataflow.as_of);
@@ -312,6 +317,21 @@ impl Collection {
         let input = moved(input, &mut self.reported.input);
         let news = write.is_some() || input.is_some() || output.is_some();
         news.then_some(Frontiers { write, input, output })
+    }
+
+    /// Whether it was reported to be complete for all times. That report is the last.
+    fn is_closed(&self) -> bool {
+        let closed = |frontier: &Option<Frontier>| {
+            frontier.as_ref().is_some_and(|frontier| frontier.is_empty())
+        };
+        closed(&self.reported.write) && closed(&self.reported.output)
+    }
+
+    /// The report of a collection that is dropped, unless it was made before.
+    pub(super) fn last_report(&self) -> Option<Frontiers> {
+        let closed = Some(Antichain::new());
+        let last = Frontiers { write: closed.clone(), input: closed.clone(), output: closed };
+        (!self.is_closed()).then_some(last)
     }
 
     /// Whether a peek of this worker's own trace could be served now that could not before.

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use timely::PartialOrder;
-use timely::progress::Antichain;
 use timely::worker::Worker;
 
 pub use self::broadcast::Directive;
@@ -28,7 +27,7 @@ use self::peek::{Answer, Peeks, Waiting, Walking};
 use crate::arrange::{EXERT_LOGIC, NotReady, idle_merging};
 use crate::env::{self, Activity, Event, Point};
 use crate::plan::{DataflowDescription, PlanError};
-use crate::protocol::{Command, Frontiers, Peek, PeekId, Response};
+use crate::protocol::{Command, Peek, PeekId, Response};
 use crate::registry::{Mailbox, Registry, UnequalPeers};
 use crate::repr::{Frontier, GlobalId, Timestamp, show};
 use crate::shard::{ShardError, Shards};
@@ -352,9 +351,9 @@ impl Runtime {
         if Rc::strong_count(&collection.dataflow) == 1 {
             self.worker.drop_dataflow(collection.dataflow.index);
         }
-        let closed = Some(Antichain::new());
-        let frontiers = Frontiers { write: closed.clone(), input: closed.clone(), output: closed };
-        (self.respond)(Response::Frontiers { id, frontiers });
+        if let Some(frontiers) = collection.last_report() {
+            (self.respond)(Response::Frontiers { id, frontiers });
+        }
         env::event(|| Event::Dropped { role: self.role, worker: self.index, id });
     }
 
