@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn a_stream_is_fixed_by_seed_and_name() {
         // Written down once: if this fails, every seed ever reported has changed its meaning.
-        assert_eq!(Streams::new(7).stream("schedule").next_u64(), 0);
-        assert_eq!(Streams::new(0).sub_seed(""), 0);
+        assert_eq!(Streams::new(7).stream("schedule").next_u64(), 0xcd40_ce25_88b2_0287);
+        assert_eq!(Streams::new(0).sub_seed(""), 0xc381_7c01_6ba4_ff30);
     }
 
     #[test]

@@ -78,11 +78,7 @@ impl Choice<'_> {
     pub fn candidate(&self, index: u32) -> Candidate {
         assert!(index < self.threads(), "{index} of {} threads", self.threads());
         let slot = self.slot(index);
-        Candidate {
-            thread: self.ids[slot],
-            group: self.groups[slot],
-            clock_ns: self.clocks[slot],
-        }
+        Candidate { thread: self.ids[slot], group: self.groups[slot], clock_ns: self.clocks[slot] }
     }
 
     /// All threads that may run, in the order of their numbers.

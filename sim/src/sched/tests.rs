@@ -191,9 +191,10 @@ fn no_wakeup_is_lost_however_early() {
                 env::point(Point::Turn);
                 flag.set(true);
                 surroundings.unpark(sleeper.0);
-                slept.get()
-                    .then(|| ())
-                    .or_else(|| { env::point(Point::Turn); None::<()> });
+                slept.get().then(|| ()).or_else(|| {
+                    env::point(Point::Turn);
+                    None::<()>
+                });
             })
         };
         assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
@@ -564,8 +565,9 @@ mod timely_workers {
     use super::*;
     use crate::sched::timely::{active, allocators};
     use ::timely::communication::Allocator;
+    use ::timely::container::CapacityContainerBuilder;
     use ::timely::dataflow::InputHandle;
-    use ::timely::dataflow::operators::{Exchange, Inspect, Input, Probe};
+    use ::timely::dataflow::operators::{Exchange, Input, Inspect, Probe};
     use ::timely::worker::Worker;
 
     const ROUNDS: u64 = 10;
@@ -580,8 +582,8 @@ mod timely_workers {
             scheduler.spawn(format!("worker {index}"), 0, move || {
                 unparkers.borrow_mut()[index] = Some(Unparker::current());
                 let mut worker = Worker::new(::timely::WorkerConfig::default(), allocator, None);
-                let mut input = InputHandle::<u64, _>::new();
-                let (probe, _) = worker.dataflow(|scope| {
+                let mut input = InputHandle::<u64, CapacityContainerBuilder<Vec<u64>>>::new();
+                let probe = worker.dataflow(|scope| {
                     scope
                         .input_from(&mut input)
                         .exchange(|word: &u64| *word)
@@ -590,6 +592,7 @@ mod timely_workers {
                             counts.borrow_mut()[index] += word;
                         })
                         .probe()
+                        .0
                 });
                 let mut step = || {
                     let _step = env::enter(Activity::Step);

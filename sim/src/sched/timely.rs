@@ -6,8 +6,8 @@
 //! the peers instead, after each step that [did something](active).
 
 use ::timely::CommunicationConfig;
-use ::timely::communication::allocator::AllocatorBuilder;
 use ::timely::communication::Allocator;
+use ::timely::communication::allocator::AllocatorBuilder;
 use ::timely::worker::Worker;
 
 /// The connected allocators of a cluster of `peers` workers, in the order of their indexes.

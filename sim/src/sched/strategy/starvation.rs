@@ -7,8 +7,8 @@ use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Random, Strategy, below};
-use crate::sched::choice::{Candidate, Choice, STALLS, STALLS_NS};
 use crate::sched::Whom;
+use crate::sched::choice::{Candidate, Choice, STALLS, STALLS_NS};
 
 /// Alternates between quiet, in which it does as [`Random`] does, and windows, in which whichever
 /// member of the victim could run is stalled to the end of the window instead.
@@ -108,4 +108,3 @@ impl Strategy for Starvation {
         self.random.choose(random, choice)
     }
 }
-
