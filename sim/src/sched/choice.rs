@@ -17,7 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::ThreadId;
 use super::cost::Kind;
-use super::machine::{MAX_THREADS, bits};
+use super::machine::{MAX_THREADS, bits, nth_bit};
 use super::strategy::Strategy;
 
 /// The lengths of stalls a decision can ask for, in nanoseconds of virtual time.
@@ -39,6 +39,8 @@ pub struct Choice<'a> {
     pub(super) stay: bool,
     /// The slots of the others that may run.
     pub(super) others: u64,
+    /// How many may run. Kept, since counting bits is slow on the oldest x86-64 compiled for.
+    pub(super) threads: u32,
 }
 
 /// A thread that may run.
@@ -56,7 +58,7 @@ impl Choice<'_> {
     /// How many threads may run: at least one. The numbers below this run one of them.
     #[inline]
     pub fn threads(&self) -> u32 {
-        1 + self.others.count_ones()
+        self.threads
     }
 
     /// How many different numbers there are.
@@ -95,14 +97,8 @@ impl Choice<'_> {
     /// The slot of the `index`-th candidate.
     #[inline]
     pub(super) fn slot(&self, index: u32) -> usize {
-        if index == 0 {
-            return self.calm;
-        }
-        let mut others = self.others;
-        for _ in 1..index {
-            others &= others - 1;
-        }
-        others.trailing_zeros() as usize % MAX_THREADS
+        let other = nth_bit(self.others, index.saturating_sub(1));
+        if index == 0 { self.calm } else { other }
     }
 
     /// The clock of the thread furthest behind that may run, in nanoseconds.

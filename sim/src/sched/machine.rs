@@ -17,6 +17,7 @@ use super::{Config, DRIVER, ThreadId, Whom};
 pub(super) const MAX_THREADS: usize = 64;
 
 /// The set bits of a word, lowest first.
+#[inline]
 pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let slot = (word != 0).then_some(word.trailing_zeros() as usize % MAX_THREADS)?;
@@ -24,6 +25,36 @@ pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
         Some(slot)
     })
 }
+
+/// The `index`-th set bit of a word, counted from the lowest, which is number zero.
+///
+/// Sixty-four slots are possible, but few runs use more than eight: for those this is one look
+/// into a table, where a loop would be mispredicted half of the time.
+#[inline]
+pub(super) fn nth_bit(word: u64, index: u32) -> usize {
+    if word < 256 && index < 8 {
+        usize::from(NTH_BIT[word as usize][index as usize])
+    } else {
+        bits(word).nth(index as usize).unwrap_or(0)
+    }
+}
+
+static NTH_BIT: [[u8; 8]; 256] = {
+    let mut table = [[0; 8]; 256];
+    let mut word = 0;
+    while word < 256 {
+        let (mut bit, mut index) = (0, 0);
+        while bit < 8 {
+            if word & 1 << bit != 0 {
+                table[word][index] = bit as u8;
+                index += 1;
+            }
+            bit += 1;
+        }
+        word += 1;
+    }
+    table
+};
 
 /// What a coroutine suspends itself with.
 pub(super) type ThreadYielder = Yielder<(), ()>;
@@ -82,11 +113,18 @@ pub(super) struct Machine {
     /// The slot that shall run when the current one suspends.
     pub next: Option<usize>,
     /// No thread runs that is ahead of this.
-    pub limit_ns: u64,
+    limit_ns: u64,
     /// The driver is to be told something before anything else runs.
-    pub interrupted: bool,
-    /// The latest time at which a thread went to sleep, or that the driver mentioned.
+    pub interrupted_ns: Option<u64>,
+    /// The latest time at which a thread began to wait or ended.
     pub latest_ns: u64,
+    /// The driver's clock.
+    driver_ns: u64,
+    /// If not zero: all ready threads may run, and still may when their clocks are up to this.
+    /// Every change to clocks or readiness but [`Machine::charge`] resets it.
+    all_may_run_to_ns: u64,
+    /// The number of ready threads, while that is not zero.
+    ready_count: u32,
     /// Stalls that decisions asked for and the observer was not told yet.
     pub stalled: Vec<(u64, ThreadId, u64)>,
 }
@@ -114,14 +152,18 @@ impl Machine {
             last: None,
             next: None,
             limit_ns: 0,
-            interrupted: false,
+            interrupted_ns: None,
             latest_ns: 0,
+            driver_ns: 0,
+            all_may_run_to_ns: 0,
+            ready_count: 0,
             stalled: Vec::new(),
         }
     }
 
     /// A slot for a new thread.
     pub fn add(&mut self, name: String, group: u32, at_ns: u64) -> (ThreadId, usize) {
+        self.all_may_run_to_ns = 0;
         let slot = (!self.live).trailing_zeros() as usize;
         assert!(slot < MAX_THREADS, "more than {MAX_THREADS} simulated threads at once");
         let id = ThreadId(self.slots.len() as u64);
@@ -144,6 +186,7 @@ impl Machine {
 
     /// Frees the slot of a thread that ended.
     pub fn remove(&mut self, slot: usize) {
+        self.all_may_run_to_ns = 0;
         let id = self.ids[slot];
         self.latest_ns = self.latest_ns.max(self.clocks[slot]);
         self.slots[id.0 as usize] = GONE;
@@ -175,13 +218,19 @@ impl Machine {
         self.threads[slot].as_mut().expect("a slot in use has its thread")
     }
 
-    /// The clock of the running thread; else of the thread furthest behind; else the last time
-    /// anything happened.
+    /// What [`Machine::set_limit`] set.
+    pub fn limit_ns(&self) -> u64 {
+        self.limit_ns
+    }
+
+    /// The clock of the running thread; else the driver's.
     pub fn now_ns(&self) -> u64 {
-        match self.current {
-            Some(slot) => self.clocks[slot],
-            None => self.least_ns().unwrap_or(self.latest_ns),
-        }
+        self.current.map_or(self.driver_ns, |slot| self.clocks[slot])
+    }
+
+    /// Advances the driver's clock.
+    pub fn advance_to(&mut self, now_ns: u64) {
+        self.driver_ns = self.driver_ns.max(now_ns);
     }
 
     /// The running thread, or the driver.
@@ -194,15 +243,30 @@ impl Machine {
         bits(self.ready).map(|slot| self.clocks[slot]).min()
     }
 
+    /// No thread runs that is ahead of `limit_ns`, from now on.
+    pub fn set_limit(&mut self, limit_ns: u64) {
+        self.all_may_run_to_ns = 0;
+        self.limit_ns = limit_ns;
+    }
+
+    /// Advances the clock of the running thread.
+    #[inline]
+    pub fn charge(&mut self, slot: usize, cost_ns: u64) {
+        self.clocks[slot] = self.clocks[slot].saturating_add(cost_ns);
+        if self.clocks[slot] > self.all_may_run_to_ns {
+            self.all_may_run_to_ns = 0;
+        }
+    }
+
     /// Decides who runs: a slot, or none when everyone waits or is past the limit. `stay` is the
     /// slot that may simply go on.
     #[inline]
     pub fn decide(&mut self, kind: Kind, stay: Option<usize>) -> Option<usize> {
         loop {
-            if self.interrupted {
+            if self.interrupted_ns.is_some() {
                 return None;
             }
-            let (calm, may_run) = self.candidates(stay)?;
+            let (calm, may_run, threads) = self.candidates(stay)?;
             let choice = Choice {
                 kind,
                 ids: &self.ids,
@@ -211,6 +275,7 @@ impl Machine {
                 calm,
                 stay: stay == Some(calm),
                 others: may_run & !(1 << calm),
+                threads,
             };
             let options = choice.options();
             let mut value = self.source.next(&choice);
@@ -230,32 +295,37 @@ impl Machine {
         }
     }
 
-    /// The slot that the calm choice runs, and the slots that may run: those that are ready, not
-    /// past the limit, and not further ahead than the skew of the one furthest behind.
+    /// The slot that the calm choice runs, and the slots that may run and their number: those that
+    /// are ready, not past the limit, and not further ahead than the skew of the one furthest
+    /// behind.
     #[inline]
-    fn candidates(&self, stay: Option<usize>) -> Option<(usize, u64)> {
-        let (mut least, mut calm) = (u64::MAX, MAX_THREADS);
-        let mut rest = self.ready;
-        while rest != 0 {
-            let slot = rest.trailing_zeros() as usize % MAX_THREADS;
-            rest &= rest - 1;
-            if self.clocks[slot] < least {
-                (least, calm) = (self.clocks[slot], slot);
-            }
+    fn candidates(&mut self, stay: Option<usize>) -> Option<(usize, u64, u32)> {
+        let (may_run, threads) = match self.all_may_run_to_ns {
+            0 => self.may_run()?,
+            _ => (self.ready, self.ready_count),
+        };
+        let calm = match stay {
+            Some(slot) if may_run & 1 << slot != 0 => slot,
+            _ => bits(may_run).min_by_key(|slot| (self.clocks[*slot], *slot))?,
+        };
+        Some((calm, may_run, threads))
+    }
+
+    /// The slots that may run and their number, looked up afresh.
+    #[inline(never)]
+    fn may_run(&mut self) -> Option<(u64, u32)> {
+        let least_ns = self.least_ns().filter(|least_ns| *least_ns <= self.limit_ns)?;
+        let horizon_ns = least_ns.saturating_add(self.config.skew_ns).min(self.limit_ns);
+        let (mut may_run, mut threads) = (0, 0);
+        for slot in bits(self.ready) {
+            let may = self.clocks[slot] <= horizon_ns;
+            may_run |= u64::from(may) << slot;
+            threads += u32::from(may);
         }
-        if least > self.limit_ns || calm == MAX_THREADS {
-            return None;
+        if may_run == self.ready {
+            (self.all_may_run_to_ns, self.ready_count) = (horizon_ns, threads);
         }
-        let horizon = least.saturating_add(self.config.skew_ns).min(self.limit_ns);
-        let mut may_run = 0;
-        rest = self.ready;
-        while rest != 0 {
-            let slot = rest.trailing_zeros() as usize % MAX_THREADS;
-            rest &= rest - 1;
-            may_run |= u64::from(self.clocks[slot] <= horizon) << slot;
-        }
-        let calm = stay.filter(|slot| may_run & 1 << slot != 0).unwrap_or(calm);
-        Some((calm, may_run))
+        Some((may_run, threads))
     }
 
     #[cold]
@@ -267,6 +337,7 @@ impl Machine {
 
     /// Stops a thread's core from `at_ns`, or from its clock if that is later.
     pub fn stall(&mut self, slot: usize, at_ns: u64, stall_ns: u64) {
+        self.all_may_run_to_ns = 0;
         self.clocks[slot] = self.clocks[slot].max(at_ns).saturating_add(stall_ns);
         let clock_ns = self.clocks[slot];
         // A wake that comes while it is stalled must not end the stall.
@@ -275,6 +346,7 @@ impl Machine {
 
     /// Puts a thread to sleep, unless a token lets it go on.
     pub fn sleep(&mut self, slot: usize) {
+        self.all_may_run_to_ns = 0;
         let clock_ns = self.clocks[slot];
         self.latest_ns = self.latest_ns.max(clock_ns);
         let thread = self.thread(slot);
@@ -291,6 +363,7 @@ impl Machine {
     /// Wakes a sleeper at `at_ns`, or leaves a token. Of several wakes before it runs, the earliest
     /// counts: what each of them announces is already there to be seen.
     pub fn wake(&mut self, slot: usize, at_ns: u64) {
+        self.all_may_run_to_ns = 0;
         let wake_ns = at_ns.saturating_add(self.config.costs.wake_ns);
         let thread = self.thread(slot);
         let woken_ns = thread.waits_since_ns.max(wake_ns);
@@ -310,6 +383,7 @@ impl Machine {
 
     /// A thread waits for a lock.
     pub fn block(&mut self, slot: usize, lock: LockKey) -> Blocked {
+        self.all_may_run_to_ns = 0;
         self.ready &= !(1 << slot);
         self.blocked |= 1 << slot;
         self.latest_ns = self.latest_ns.max(self.clocks[slot]);
@@ -351,6 +425,7 @@ impl Machine {
     }
 
     fn unblock(&mut self, lock: LockKey) -> u64 {
+        self.all_may_run_to_ns = 0;
         let now_ns = self.now_ns();
         let mut unblocked = 0;
         for slot in bits(self.blocked) {
@@ -397,5 +472,21 @@ impl Machine {
             }
             true
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_and_the_loop_find_the_same_bits() {
+        for word in 1..256_u64 {
+            for index in 0..word.count_ones() {
+                let found = nth_bit(word, index);
+                assert_eq!(bits(word).nth(index as usize), Some(found));
+                assert_eq!(nth_bit(word << 50, index), found + 50);
+            }
+        }
     }
 }

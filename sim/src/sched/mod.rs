@@ -118,7 +118,7 @@ pub enum Outcome {
     },
     /// The driver was unparked, or [`Scheduler::interrupt`] called.
     Interrupted {
-        /// The clock of whoever did that.
+        /// The clock of whoever did that first.
         at_ns: u64,
     },
     /// No thread can run, and some wait for locks that will never be released.

@@ -10,7 +10,7 @@
 //! points do nothing then, and a lock that is taken is freed by unwinding its holder as well.
 
 use std::any::Any;
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 use corosensei::stack::DefaultStack;
@@ -39,9 +39,10 @@ struct Core {
     machine: RefCell<Machine>,
     bodies: Box<[RefCell<Option<Body>>; MAX_THREADS]>,
     observer: Rc<dyn Observer>,
-    panicked: RefCell<Vec<Panicked>>,
+    /// The panic that [`Scheduler::run_until`] shall return with.
+    panicked: RefCell<Option<Panicked>>,
     /// How many threads are being killed, one inside the other.
-    kills: std::cell::Cell<u32>,
+    kills: Cell<u32>,
 }
 
 impl Scheduler {
@@ -53,7 +54,7 @@ impl Scheduler {
             bodies: Box::new([const { RefCell::new(None) }; MAX_THREADS]),
             observer,
             panicked: RefCell::default(),
-            kills: std::cell::Cell::new(0),
+            kills: Cell::new(0),
         };
         Scheduler { core: Rc::new(core) }
     }
@@ -66,14 +67,21 @@ impl Scheduler {
         env::install(self.surroundings())
     }
 
+    /// Installed while threads run or are torn down, whatever the driver keeps installed: a thread
+    /// that waits for a simulated lock without would wait on the OS thread, for ever.
+    fn installed(&self) -> Option<env::Installed> {
+        (!env::listening()).then(|| self.install())
+    }
+
     /// Itself as the surroundings of the system.
     pub fn surroundings(&self) -> Rc<dyn Surroundings> {
         self.core.clone()
     }
 
-    /// A new thread that begins [now](Scheduler::now_ns). Threads may spawn threads.
+    /// A new thread that begins [now](Scheduler::now_ns).
     ///
-    /// Groups are the driver's: say, one for each runtime.
+    /// Groups are the driver's: say, one for each runtime. A thread may spawn threads, but must
+    /// reach the scheduler through a `Weak`, or neither will ever be dropped.
     ///
     /// # Panics
     /// If 64 threads are alive, or there is no memory for a stack.
@@ -115,42 +123,50 @@ impl Scheduler {
     /// # Panics
     /// If called by a simulated thread.
     pub fn run_until(&self, limit_ns: u64) -> Outcome {
+        let _installed = self.installed();
         let core = &*self.core;
         let mut next = {
             let mut machine = core.machine.borrow_mut();
             assert!(machine.current.is_none(), "the machine runs already");
-            machine.limit_ns = limit_ns;
+            machine.set_limit(limit_ns);
             let last = machine.last;
             machine.decide(Kind::Resumed, last)
         };
         core.tell_stalls();
         while let Some(slot) = next {
             next = core.resume(slot);
-            if !core.panicked.borrow().is_empty() {
-                break;
-            }
         }
         self.outcome()
     }
 
     fn outcome(&self) -> Outcome {
-        let mut panicked = self.core.panicked.borrow_mut();
-        if !panicked.is_empty() {
-            return Outcome::Panicked(panicked.remove(0));
+        if let Some(panicked) = self.core.panicked.take() {
+            self.advance_to(panicked.at_ns);
+            return Outcome::Panicked(panicked);
         }
         let mut machine = self.core.machine.borrow_mut();
-        if std::mem::take(&mut machine.interrupted) {
-            return Outcome::Interrupted { at_ns: machine.latest_ns };
+        if let Some(at_ns) = machine.interrupted_ns.take() {
+            machine.advance_to(at_ns);
+            return Outcome::Interrupted { at_ns };
         }
         if let Some(next_ns) = machine.least_ns() {
-            machine.latest_ns = machine.latest_ns.max(machine.limit_ns);
+            let limit_ns = machine.limit_ns();
+            machine.advance_to(limit_ns);
             return Outcome::Limit { next_ns };
         }
+        let latest_ns = machine.latest_ns;
+        machine.advance_to(latest_ns);
         let blocked = machine.all_blocked();
         if machine.is_deadlock(&blocked) {
             return Outcome::Deadlock(Deadlock { blocked });
         }
         Outcome::Idle
+    }
+
+    /// Tells what time it is for the driver, in nanoseconds: what it does from now on, through the
+    /// system's code too, happens then. Ignored if time is later already.
+    pub fn advance_to(&self, now_ns: u64) {
+        self.core.machine.borrow_mut().advance_to(now_ns);
     }
 
     /// Makes [`Scheduler::run_until`] return [`Outcome::Interrupted`] at the next point of the
@@ -197,11 +213,13 @@ impl Scheduler {
     /// their locks are released. Threads that are gone are ignored.
     ///
     /// A destructor that needs a lock whose holder is suspended unwinds that holder first, even if
-    /// it is not in the list: threads that share locks share their fate.
+    /// it is not in the list: threads that share locks share their fate. A body that catches
+    /// unwinds must resume those it did not raise itself, or it will not end.
     ///
     /// # Panics
     /// If called by a simulated thread.
     pub fn kill(&self, threads: &[ThreadId]) {
+        let _installed = self.installed();
         for thread in threads {
             let slot = {
                 let machine = self.core.machine.borrow();
@@ -214,8 +232,8 @@ impl Scheduler {
         }
     }
 
-    /// The clock of the running thread; between runs, that of the thread furthest behind that can
-    /// run, or the last time anything happened. In nanoseconds.
+    /// The clock of the running thread; between runs, the time at which the last one ended, or that
+    /// the driver [told](Scheduler::advance_to). In nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.core.machine.borrow().now_ns()
     }
@@ -290,12 +308,12 @@ impl Core {
             let mut machine = self.machine.borrow_mut();
             let (now_ns, to) = (machine.clocks[slot], machine.ids[slot]);
             let from = machine.last.replace(slot).map_or(DRIVER, |last| machine.ids[last]);
-            machine.current = Some(slot);
             drop(machine);
             if from != to {
                 self.observer.switch(now_ns, from, to);
             }
         }
+        self.machine.borrow_mut().current = Some(slot);
         let simulating = panics::set_simulating(true);
         let result = {
             let mut body = self.bodies[slot].borrow_mut();
@@ -309,6 +327,9 @@ impl Core {
             CoroutineResult::Return(()) => {
                 drop(machine);
                 self.bury(slot);
+                if self.panicked.borrow().is_some() {
+                    return None;
+                }
                 let next = self.machine.borrow_mut().decide(Kind::Ended, None);
                 self.tell_stalls();
                 next
@@ -344,7 +365,7 @@ impl Core {
         let at_ns = machine.clocks[slot];
         drop(machine);
         let name = name.unwrap_or_default();
-        self.panicked.borrow_mut().push(Panicked { thread, name, at_ns, message });
+        self.panicked.replace(Some(Panicked { thread, name, at_ns, message }));
     }
 
     /// Unwinds the thread in `slot`, which is not running, and removes it. May happen inside the
@@ -401,8 +422,8 @@ impl Core {
 
     fn interrupt(&self) {
         let mut machine = self.machine.borrow_mut();
-        machine.latest_ns = machine.latest_ns.max(machine.now_ns());
-        machine.interrupted = true;
+        let now_ns = machine.now_ns();
+        machine.interrupted_ns.get_or_insert(now_ns);
     }
 
     /// A taken lock where nobody may wait for it.
@@ -443,7 +464,7 @@ impl Surroundings for Core {
             _ => 1,
         };
         let (kind, cost_ns) = machine.config.costs.of(&point, slow);
-        machine.clocks[slot] = machine.clocks[slot].saturating_add(cost_ns);
+        machine.charge(slot, cost_ns);
         let next = machine.decide(kind, Some(slot));
         if !machine.stalled.is_empty() {
             drop(machine);
@@ -460,7 +481,7 @@ impl Surroundings for Core {
         let (now_ns, id) = (machine.now_ns(), machine.running());
         if let Some(slot) = machine.current {
             let cost_ns = machine.config.costs.of_activity(activity);
-            machine.clocks[slot] = machine.clocks[slot].saturating_add(cost_ns);
+            machine.charge(slot, cost_ns);
             machine.thread(slot).activities.push(activity);
         }
         drop(machine);

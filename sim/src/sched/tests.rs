@@ -20,6 +20,7 @@ struct Diary {
     stalled: RefCell<Vec<(u64, ThreadId, u64)>>,
     events: RefCell<Vec<(u64, ThreadId, Event)>>,
     ended: RefCell<Vec<ThreadId>>,
+    parked: RefCell<Vec<ThreadId>>,
 }
 
 impl Observer for Diary {
@@ -28,6 +29,9 @@ impl Observer for Diary {
     }
     fn switch(&self, now_ns: u64, _from: ThreadId, to: ThreadId) {
         self.switches.borrow_mut().push((now_ns, to));
+    }
+    fn parked(&self, _now_ns: u64, thread: ThreadId) {
+        self.parked.borrow_mut().push(thread);
     }
     fn blocked(&self, _now_ns: u64, blocked: &Blocked) {
         self.blocked.borrow_mut().push(blocked.clone());
@@ -169,40 +173,35 @@ fn a_lock_excludes_under_preemption_and_blocking_is_seen() {
 
 #[test]
 fn no_wakeup_is_lost_however_early() {
-    let mut early = 0;
+    // Runs in which the wake came between the sleeper's look at the flag and its sleep, and runs in
+    // which it slept.
+    let (early, late) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
     for seed in 0..200 {
-        let (scheduler, _) = world(uniform(seed));
+        let (scheduler, diary) = world(uniform(seed));
         let _installed = scheduler.install();
-        let (flag, slept) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
-        let sleeper = {
-            let (flag, slept) = (Rc::clone(&flag), Rc::clone(&slept));
-            scheduler.spawn("sleeper".to_string(), 0, move || {
-                while !flag.get() {
-                    env::point(Point::Turn);
-                    slept.set(true);
-                    env::park();
-                }
-            })
-        };
-        let surroundings = scheduler.surroundings();
-        let waker = {
-            let (flag, slept) = (Rc::clone(&flag), Rc::clone(&slept));
-            scheduler.spawn("waker".to_string(), 0, move || {
+        let (flag, looked) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+        let (flag_seen, has_looked) = (Rc::clone(&flag), Rc::clone(&looked));
+        let sleeper = scheduler.spawn("sleeper".to_string(), 0, move || {
+            while !flag_seen.get() {
+                has_looked.set(true);
                 env::point(Point::Turn);
-                flag.set(true);
-                surroundings.unpark(sleeper.0);
-                slept.get().then(|| ()).or_else(|| {
-                    env::point(Point::Turn);
-                    None::<()>
-                });
-            })
-        };
+                env::park();
+            }
+        });
+        let surroundings = scheduler.surroundings();
+        let (early, late, parked) = (Rc::clone(&early), Rc::clone(&late), diary);
+        scheduler.spawn("waker".to_string(), 0, move || {
+            env::point(Point::Turn);
+            flag.set(true);
+            surroundings.unpark(sleeper.0);
+            let asleep = !parked.parked.borrow().is_empty();
+            let counter = if asleep { late } else { early };
+            counter.set(counter.get() + u32::from(looked.get()));
+        });
         assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
         assert!(scheduler.threads().is_empty(), "seed {seed}: the sleeper sleeps on");
-        early += u32::from(!slept.get());
-        let _ = waker;
     }
-    assert!(early < 200, "the sleeper never had to be woken");
+    assert!(early.get() > 10 && late.get() > 10, "{} early, {} late", early.get(), late.get());
 }
 
 #[test]
@@ -518,6 +517,60 @@ fn the_driver_is_told_when_it_is_unparked() {
     assert!(!done.get());
     assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
     assert!(done.get());
+}
+
+#[test]
+fn the_driver_acts_at_its_own_time() {
+    let (scheduler, diary) = world(calm());
+    let _installed = scheduler.install();
+    let thread = scheduler.spawn("sleeper".to_string(), 0, env::park);
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+    scheduler.advance_to(7_000_000);
+    env::event(|| Event::BatchFreed { updates: 1 });
+    scheduler.surroundings().unpark(thread.0);
+    let wake_ns = CostModel::default().wake_ns;
+    assert_eq!(scheduler.clock_ns(thread), Some(7_000_000 + wake_ns));
+    let events = diary.events.borrow();
+    assert_eq!(*events, [(7_000_000, DRIVER, Event::BatchFreed { updates: 1 })]);
+}
+
+#[test]
+fn a_driver_that_panics_still_tears_its_threads_down() {
+    let alive = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&alive);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+        let (scheduler, _) = world(calm());
+        let captured = Counted::new(&counted);
+        scheduler.spawn("sleeper".to_string(), 0, move || {
+            let _captured = captured;
+            env::park();
+        });
+        assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+        assert_eq!(counted.get(), 1);
+        // Without the noise of the hook.
+        std::panic::resume_unwind(Box::new("an oracle failed"));
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(alive.get(), 0);
+}
+
+#[test]
+fn without_installed_surroundings_a_scheduler_installs_itself_while_it_runs() {
+    let (scheduler, _) = world(calm());
+    let lock = Rc::new(Mutex::new("shared", 0));
+    for _ in 0..2 {
+        let lock = Rc::clone(&lock);
+        scheduler.spawn("holder".to_string(), 0, move || {
+            let mut guard = lock.lock();
+            *guard += 1;
+            env::park();
+        });
+    }
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+    assert_eq!(scheduler.blocked().len(), 1);
+    assert!(!env::listening());
+    drop(scheduler);
+    assert_eq!(*lock.lock(), 1);
 }
 
 /// The resident memory of this process, in bytes.

@@ -71,8 +71,8 @@ impl Strategy for Random {
         // One word serves the whole decision: 24 bits for stalling, 16 for leaving, 24 for whom.
         let word = random.next_u64();
         let threads = choice.threads();
-        let pick = (word as u32) & 0xffff_ff00;
-        if (word >> 40) as u32 & 0xff_ffff < self.stall {
+        let pick = (word as u32) << 8;
+        if ((word >> 40) as u32) < self.stall {
             return choice.stall(0, 0) + below(pick, threads * STALLS);
         }
         let switch = self.switch[choice.kind as usize];

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Random, Strategy, below};
 use crate::sched::Whom;
-use crate::sched::choice::{Candidate, Choice, STALLS, STALLS_NS};
+use crate::sched::choice::{Candidate, Choice, STALLS_NS};
 
 /// Alternates between quiet, in which it does as [`Random`] does, and windows, in which whichever
 /// member of the victim could run is stalled to the end of the window instead.
@@ -85,10 +85,11 @@ fn is_victim(victim: Whom, candidate: Candidate) -> bool {
     }
 }
 
-/// The class of the shortest stall that lasts `ns`, or of the longest.
+/// The class of the longest stall that ends within `ns`, or of the shortest. A window is filled by
+/// few of them, as they get shorter towards its end.
 fn class_of(ns: u64) -> u32 {
-    let class = STALLS_NS.iter().position(|stall_ns| *stall_ns >= ns);
-    class.map_or(STALLS - 1, |class| class as u32)
+    let class = STALLS_NS.iter().rposition(|stall_ns| *stall_ns <= ns);
+    class.map_or(0, |class| class as u32)
 }
 
 impl Strategy for Starvation {
