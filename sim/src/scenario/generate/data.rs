@@ -41,7 +41,7 @@ impl Feed {
     fn change(&self, draw: &mut Draw, swarm: &Swarm) -> Vec<(Row, Diff)> {
         let spoiler = self.ledger.rows().iter().find(|(row, _)| row.0.iter().any(spoils));
         if let Some((row, held)) = spoiler
-            && draw.percent(45)
+            && draw.percent(4)
         {
             return vec![(row.clone(), -held)];
         }
@@ -80,7 +80,7 @@ impl Feed {
             (swarm.oddities, Datum::from("odd")),
         ];
         for (on, datum) in odd {
-            if *on && draw.percent(3) {
+            if *on && draw.percent(5) {
                 let column = draw.index(row.0.len());
                 row.0[column] = datum.clone();
             }

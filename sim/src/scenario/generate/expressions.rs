@@ -24,30 +24,37 @@ fn small(draw: &mut Draw) -> Expr {
 pub(super) fn scalar(draw: &mut Draw) -> Expr {
     let left = Expr::Column(column(draw));
     let func = draw.weighted(&[
-        (30, BinaryFunc::Add),
+        (25, BinaryFunc::Add),
         (15, BinaryFunc::Sub),
         (20, BinaryFunc::Mul),
-        (25, BinaryFunc::Div),
+        (30, BinaryFunc::Div),
         (10, BinaryFunc::Rem),
     ]);
-    let right = if draw.percent(60) { Expr::Column(column(draw)) } else { small(draw) };
+    let right = if draw.percent(70) { Expr::Column(column(draw)) } else { small(draw) };
     left.call(func, right)
 }
 
-/// A truth value.
+/// A truth value, true of a good part of the data.
 pub(super) fn predicate(draw: &mut Draw) -> Expr {
     let left = Expr::Column(column(draw));
+    let not = |expr| Expr::Not(Box::new(expr));
     match draw.below(100) {
-        0..40 => left.call(BinaryFunc::Lt, small(draw)),
-        40..55 => left.call(BinaryFunc::Lt, Expr::Column(column(draw))),
-        55..65 => left.call(BinaryFunc::Eq, small(draw)),
-        65..75 => Expr::Not(Box::new(left.call(BinaryFunc::Eq, small(draw)))),
-        75..92 => {
+        0..25 => left.call(BinaryFunc::Lt, small(draw)),
+        25..50 => not(left.call(BinaryFunc::Lt, Expr::literal(draw.within(2, 6) as i64))),
+        50..60 => left.call(BinaryFunc::Lt, Expr::Column(column(draw))),
+        60..66 => left.call(BinaryFunc::Eq, small(draw)),
+        66..80 => not(left.call(BinaryFunc::Eq, small(draw))),
+        80..90 => {
             let func = draw.one(&[BinaryFunc::And, BinaryFunc::Or]);
             predicate(draw).call(func, left.call(BinaryFunc::Lt, small(draw)))
         }
-        _ => scalar(draw).call(BinaryFunc::Lt, small(draw)),
+        _ => fallible(draw),
     }
+}
+
+/// A truth value that cannot be told for some rows.
+fn fallible(draw: &mut Draw) -> Expr {
+    scalar(draw).call(BinaryFunc::Lt, small(draw))
 }
 
 pub(super) fn aggregate(draw: &mut Draw) -> Aggregate {
@@ -64,7 +71,11 @@ pub(super) fn finishing(draw: &mut Draw) -> Finishing {
     if draw.percent(45) {
         return Finishing::default();
     }
-    let filter = if draw.percent(40) { vec![predicate(draw)] } else { vec![] };
+    let filter = match draw.below(100) {
+        0..25 => vec![predicate(draw)],
+        25..45 => vec![fallible(draw)],
+        _ => vec![],
+    };
     let project = draw.percent(30).then(|| columns(draw, 1, 3));
     let order = |draw: &mut Draw| OrderBy { column: column(draw), descending: draw.percent(50) };
     let order_by = match draw.below(3) {
@@ -73,6 +84,6 @@ pub(super) fn finishing(draw: &mut Draw) -> Finishing {
         _ => vec![],
     };
     let offset = if draw.percent(15) { draw.within(1, 5) as usize } else { 0 };
-    let limit = draw.percent(35).then(|| draw.within(0, 8) as usize);
+    let limit = draw.percent(35).then(|| draw.weighted(&[(8, 0), (32, 1), (30, 4), (30, 10)]));
     Finishing { filter, project, order_by, offset, limit }
 }

@@ -101,7 +101,7 @@ fn draw_role(draw: &mut Draw) -> Role {
 
 fn draw_strategy(draw: &mut Draw, peers: usize) -> StrategyChoice {
     let switch_per_mille = draw.one(&[2, 10, 50, 200]);
-    if draw.percent(70) {
+    if draw.percent(65) {
         return StrategyChoice::Random {
             switch_per_mille,
             stall_per_myriad: draw.one(&[0, 0, 1, 10]),
@@ -110,7 +110,7 @@ fn draw_strategy(draw: &mut Draw, peers: usize) -> StrategyChoice {
     }
     let role = draw_role(draw);
     StrategyChoice::Starvation {
-        victim: match draw.percent(60) {
+        victim: match draw.percent(55) {
             true => Victim::Runtime(role),
             false => Victim::Worker { role, worker: draw.index(peers) },
         },

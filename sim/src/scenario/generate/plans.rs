@@ -96,7 +96,8 @@ fn chain(draw: &mut Draw, readable: Readable) -> PlanShape {
     let mut plan = PlanShape::Get(readable.pick(draw));
     let (filter_before, map) = (draw.percent(40), draw.percent(60));
     if filter_before || !map {
-        let predicates = (0..draw.within(1, 2)).map(|_| predicate(draw)).collect();
+        let count = draw.weighted(&[(80, 1), (20, 2)]);
+        let predicates = (0..count).map(|_| predicate(draw)).collect();
         plan = PlanShape::Filter { input: Box::new(plan), predicates };
     }
     if map {

@@ -232,7 +232,12 @@ impl Workload {
     fn spec(&mut self) -> IndexSpec {
         let readable = self.all();
         let over = shape(&mut self.draw, &self.swarm, readable);
-        IndexSpec { over, key: columns(&mut self.draw, 1, 2), lag: self.lag() }
+        IndexSpec { over, key: self.key(), lag: self.lag() }
+    }
+
+    /// The key of an index: often the first column, as then reads by key find something.
+    fn key(&mut self) -> Vec<usize> {
+        if self.draw.percent(50) { vec![0] } else { columns(&mut self.draw, 1, 2) }
     }
 
     fn create(&mut self, spec: IndexSpec) {
@@ -267,7 +272,7 @@ impl Workload {
             Some(pick) => PlanShape::Distinct { input: Box::new(PlanShape::Get(pick)) },
             None => shape(&mut self.draw, &self.swarm, readable),
         };
-        let key = columns(&mut self.draw, 1, 2);
+        let key = self.key();
         let finishing = finishing(&mut self.draw);
         let (when, cancel) = match self.read() {
             // The output of a query at the last of all times would be no bounded read.
@@ -310,8 +315,8 @@ impl Workload {
         let count = self.draw.within(1, 3);
         let mut datum = || {
             Datum::Int(match self.draw.below(100) {
-                0..35 => 1,
-                35..45 => absent,
+                0..40 => 1,
+                40..48 => absent,
                 _ => self.draw.within(1, self.keys_max) as i64,
             })
         };
