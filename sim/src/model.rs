@@ -1,19 +1,20 @@
 //! The sequential reference model: what every read must answer.
 //!
 //! The model keeps the whole update history of every source, and says what a collection holds at a
-//! time by evaluating its plan from scratch over what the sources hold at that time: plain recursion
-//! over maps, no differential computation, no compaction, nothing incremental that could be wrong in
-//! the same way as the system. What it shares with the system is the meaning of a single row or group
-//! (`tandem::plan`: scalar evaluation, aggregation, finishing).
+//! time by evaluating its plan from scratch over what the sources hold at that time: plain
+//! recursion over maps, no differential computation, no compaction. Nothing is carried from one
+//! time to another but the running sum of a source's own updates. What the model shares with the
+//! system is the meaning of a single row or group (`tandem::plan`: scalar evaluation, aggregation,
+//! finishing).
 //!
 //! The rules that both must agree on, beside those of [`Plan`]:
 //!
-//! * A chain of maps, filters and projections makes of each row one row, nothing, or *one* error, the
-//!   first in order. The error has the row's multiplicity. Errors of the input stay.
-//! * The errors of a join or union are those of its inputs, each input's once. Negation leaves errors
-//!   as they are.
-//! * A group exists while one of its rows has a multiplicity other than zero. It comes to one row or
-//!   to the error of its first failing aggregate, once.
+//! * A chain of maps, filters and projections makes of each row one row, nothing, or *one* error,
+//!   the first in order. The error has the row's multiplicity. Errors of the input stay.
+//! * The errors of a join or union are those of its inputs, each input's once. Negation leaves
+//!   errors as they are.
+//! * A group exists while one of its rows has a multiplicity other than zero. It comes to one row
+//!   or to the error of its first failing aggregate, once.
 //!
 //! Contents are remembered for the last time at which any source beneath changed, so that reads at
 //! times between two changes are evaluated once.
@@ -26,7 +27,8 @@ use tandem::plan::{Aggregate, Finishing, IndexDescription, Plan, all_true};
 use tandem::protocol::PeekResponse;
 use tandem::repr::{Diff, EvalError, GlobalId, Row, Timestamp};
 
-/// What a collection holds at a time: rows and errors, each with its multiplicity, which is not zero.
+/// What a collection holds at a time: rows and errors, each with its multiplicity, which is not
+/// zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The rows.

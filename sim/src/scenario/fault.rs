@@ -7,7 +7,8 @@ use tandem::env::Role;
 ///
 /// Times are nanoseconds of virtual time after the run's start. Faults may overlap. In the second
 /// phase of a run everything is healed: windows that reach beyond the last operation are cut there.
-/// More kinds will come (crashes, lost connections): whoever carries faults out names those it knows.
+/// More kinds will come (crashes, lost connections): whoever carries faults out names those it
+/// knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! What a source holds: the guard that keeps its multiplicities legal, whatever was deleted from the
-//! scenario.
+//! What a source holds: the guard that keeps its multiplicities legal, whatever was deleted from
+//! the scenario.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use tandem::repr::{Datum, Diff, Row};
 
 /// The rows of one source, and which updates it admits.
 ///
-/// A row's multiplicity never goes below zero, and their sum never above the capacity. The generator
-/// draws updates that are admitted whole; after shrinking, an update may find that what it deletes
-/// was never inserted.
+/// A row's multiplicity never goes below zero, and their sum never above the capacity. The
+/// generator draws updates that are admitted whole; after shrinking, an update may find that what
+/// it deletes was never inserted.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     arity: usize,

@@ -143,8 +143,8 @@ impl SourceSpec {
     }
 }
 
-/// What a seed stresses: each switch that is off removes a kind of event from the whole scenario, so
-/// that the others meet more often than they would if everything happened always.
+/// What a seed stresses: each switch that is off removes a kind of event from the whole scenario,
+/// so that the others meet more often than they would if everything happened always.
 ///
 /// The switches only tell how the scenario was drawn; nothing that carries it out reads them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

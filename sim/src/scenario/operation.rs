@@ -20,8 +20,8 @@ pub struct Timed {
 /// One thing that the outside does.
 ///
 /// Every operation is legal in every state. What it acts on is picked when it is carried out; when
-/// there is nothing to pick from, it does nothing. *Collections* are the sources, in order, followed
-/// by the live indexes in order of creation; *indexes* are the live ones only.
+/// there is nothing to pick from, it does nothing. *Collections* are the sources, in order,
+/// followed by the live indexes in order of creation; *indexes* are the live ones only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Operation {
@@ -75,8 +75,8 @@ pub enum Operation {
         /// Which index.
         index: Pick,
     },
-    /// Creates a dropped index again, under the id it had and as the plan it was; or nothing, when a
-    /// collection that it reads is gone.
+    /// Creates a dropped index again, under the id it had and as the plan it was; or nothing, when
+    /// a collection that it reads is gone.
     Recreate {
         /// Which of the dropped ones, in order of being dropped.
         index: Pick,

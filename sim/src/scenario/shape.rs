@@ -1,7 +1,7 @@
 //! Symbolic plans: what an operation computes, before it is known over what.
 //!
-//! A shape becomes a [`Plan`] over the collections that exist when its operation is carried out. Any
-//! shape fits any non-empty set of collections: slots are taken modulo their number and columns
+//! A shape becomes a [`Plan`] over the collections that exist when its operation is carried out.
+//! Any shape fits any non-empty set of collections: slots are taken modulo their number and columns
 //! modulo the arity at hand; unions are cut to the least arity of their inputs; inputs of joins and
 //! unions that would make the result too large are left out.
 

@@ -1,8 +1,8 @@
 //! What holds over many seeds: that scenarios are varied enough to find anything, and legal however
 //! they are cut.
 //!
-//! [`DryRun`] carries a scenario out against the reference model alone, with frontiers as they would
-//! be if everything happened at once.
+//! [`DryRun`] carries a scenario out against the reference model alone, with frontiers as they
+//! would be if everything happened at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! The operations of a scenario.
 //!
-//! The generator keeps count of what would exist if everything it drew were carried out at once. That
-//! count only steers the draw (not to drop what is not there, to bound how much is maintained); no
-//! operation relies on it.
+//! The generator keeps count of what would exist if everything it drew were carried out at once.
+//! That count only steers the draw (not to drop what is not there, to bound how much is
+//! maintained); no operation relies on it.
 
 use tandem::repr::Datum;
 
