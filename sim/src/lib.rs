@@ -6,4 +6,6 @@ compile_error!(
 );
 
 pub mod model;
+pub mod rng;
 pub mod scenario;
+pub mod sched;

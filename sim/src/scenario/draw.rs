@@ -1,20 +1,19 @@
-//! Named streams of a seed, and the few ways in which scenarios draw from them.
+//! The few ways in which scenarios draw from the streams of a seed.
 
-use rand_core::{RngCore, SeedableRng};
+use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A stream of draws. What it gives depends on the seed and its name alone, for ever: scenarios of
-/// old seeds must not change because a library did.
+use crate::rng::Streams;
+
+/// A stream of draws.
 pub(super) struct Draw(Xoshiro256PlusPlus);
 
 impl Draw {
-    /// The stream of this name. The generator is seeded with the FNV-1a hash of seed and name.
-    pub(super) fn new(seed: u64, name: &str) -> Draw {
-        let bytes = seed.to_le_bytes().into_iter().chain(name.bytes());
-        let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
-        Draw(Xoshiro256PlusPlus::seed_from_u64(hash))
+    /// The part of a scenario that has this name. The run itself draws from streams of its own, so
+    /// that, for one, the range of latencies and the latencies drawn from it are not the same
+    /// numbers.
+    pub(super) fn new(seed: u64, part: &str) -> Draw {
+        Draw(Streams::new(seed).stream(&format!("scenario {part}")))
     }
 
     /// A number below `bound`, which is not zero. Uniform but for a bias of `bound / 2^64`.

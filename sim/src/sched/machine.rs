@@ -1,0 +1,401 @@
+//! The simulated machine without its coroutines: clocks, who waits for what, and the decision.
+//!
+//! Threads live in at most 64 slots, so that "who may run" is one word. What a decision reads lies
+//! in arrays indexed by slot; the rest of a thread is in [`Thread`].
+
+use corosensei::Yielder;
+use tandem::env::{Activity, LockKey};
+
+use super::choice::{Choice, STALLS, STALLS_NS, Source};
+use super::cost::Kind;
+use super::hash::Rolling;
+use super::log::Log;
+use super::observe::Blocked;
+use super::{Config, DRIVER, ThreadId, Whom};
+
+/// So many threads can live at once.
+pub(super) const MAX_THREADS: usize = 64;
+
+/// The set bits of a word, lowest first.
+pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let slot = (word != 0).then_some(word.trailing_zeros() as usize % MAX_THREADS)?;
+        word &= word - 1;
+        Some(slot)
+    })
+}
+
+/// What a coroutine suspends itself with.
+pub(super) type ThreadYielder = Yielder<(), ()>;
+
+/// What is seldom looked at of a thread.
+pub(super) struct Thread {
+    pub name: String,
+    pub activities: Vec<Activity>,
+    /// How many times dearer its merges are.
+    pub slow: u32,
+    pub wait: Wait,
+    /// An unpark that came while it was awake, and when.
+    pub token_ns: Option<u64>,
+    /// Its clock when it last began to wait, stalls since included.
+    pub waits_since_ns: u64,
+}
+
+/// Whether a thread waits, and for what.
+#[derive(Clone, Copy)]
+pub(super) enum Wait {
+    Nothing,
+    /// It was woken and has not run since: an earlier wake may still move its clock back.
+    Woken,
+    Unpark,
+    Lock(LockKey),
+}
+
+/// A lock and its holder.
+struct Held {
+    address: usize,
+    holder: ThreadId,
+}
+
+pub(super) struct Machine {
+    pub config: Config,
+    source: Box<dyn Source>,
+    pub log: Log,
+    pub hash: Rolling,
+
+    pub ids: [ThreadId; MAX_THREADS],
+    pub groups: [u32; MAX_THREADS],
+    pub clocks: [u64; MAX_THREADS],
+    pub yielders: [*const ThreadYielder; MAX_THREADS],
+    pub threads: [Option<Box<Thread>>; MAX_THREADS],
+    /// The slot of each thread ever spawned, or [`GONE`].
+    slots: Vec<u8>,
+    pub live: u64,
+    pub ready: u64,
+    blocked: u64,
+    held: Vec<Held>,
+
+    /// The slot that runs.
+    pub current: Option<usize>,
+    /// The slot that ran last, if it could go on.
+    pub last: Option<usize>,
+    /// The slot that shall run when the current one suspends.
+    pub next: Option<usize>,
+    /// No thread runs that is ahead of this.
+    pub limit_ns: u64,
+    /// The driver is to be told something before anything else runs.
+    pub interrupted: bool,
+    /// The latest time at which a thread went to sleep, or that the driver mentioned.
+    pub latest_ns: u64,
+    /// Stalls that decisions asked for and the observer was not told yet.
+    pub stalled: Vec<(u64, ThreadId, u64)>,
+}
+
+const GONE: u8 = u8::MAX;
+
+impl Machine {
+    pub fn new(config: Config, source: Box<dyn Source>) -> Self {
+        Machine {
+            config,
+            source,
+            log: Log::new(),
+            hash: Rolling::new(),
+            ids: [DRIVER; MAX_THREADS],
+            groups: [0; MAX_THREADS],
+            clocks: [0; MAX_THREADS],
+            yielders: [std::ptr::null(); MAX_THREADS],
+            threads: [const { None }; MAX_THREADS],
+            slots: Vec::new(),
+            live: 0,
+            ready: 0,
+            blocked: 0,
+            held: Vec::new(),
+            current: None,
+            last: None,
+            next: None,
+            limit_ns: 0,
+            interrupted: false,
+            latest_ns: 0,
+            stalled: Vec::new(),
+        }
+    }
+
+    /// A slot for a new thread.
+    pub fn add(&mut self, name: String, group: u32, at_ns: u64) -> (ThreadId, usize) {
+        let slot = (!self.live).trailing_zeros() as usize;
+        assert!(slot < MAX_THREADS, "more than {MAX_THREADS} simulated threads at once");
+        let id = ThreadId(self.slots.len() as u64);
+        self.slots.push(slot as u8);
+        self.ids[slot] = id;
+        self.groups[slot] = group;
+        self.clocks[slot] = at_ns;
+        self.threads[slot] = Some(Box::new(Thread {
+            name,
+            activities: Vec::new(),
+            slow: 1,
+            wait: Wait::Nothing,
+            token_ns: None,
+            waits_since_ns: at_ns,
+        }));
+        self.live |= 1 << slot;
+        self.ready |= 1 << slot;
+        (id, slot)
+    }
+
+    /// Frees the slot of a thread that ended.
+    pub fn remove(&mut self, slot: usize) {
+        let id = self.ids[slot];
+        self.latest_ns = self.latest_ns.max(self.clocks[slot]);
+        self.slots[id.0 as usize] = GONE;
+        self.threads[slot] = None;
+        self.yielders[slot] = std::ptr::null();
+        let others = !(1 << slot);
+        self.live &= others;
+        self.ready &= others;
+        self.blocked &= others;
+        self.last = self.last.filter(|last| *last != slot);
+    }
+
+    pub fn slot(&self, thread: ThreadId) -> Option<usize> {
+        let slot = *self.slots.get(usize::try_from(thread.0).ok()?)?;
+        (slot != GONE).then_some(usize::from(slot))
+    }
+
+    /// The living threads meant.
+    pub fn slots_of(&self, whom: Whom) -> u64 {
+        match whom {
+            Whom::Thread(thread) => self.slot(thread).map_or(0, |slot| 1 << slot),
+            Whom::Group(group) => bits(self.live)
+                .filter(|slot| self.groups[*slot] == group)
+                .fold(0, |slots, slot| slots | 1 << slot),
+        }
+    }
+
+    pub fn thread(&mut self, slot: usize) -> &mut Thread {
+        self.threads[slot].as_mut().expect("a slot in use has its thread")
+    }
+
+    /// The clock of the running thread; else of the thread furthest behind; else the last time
+    /// anything happened.
+    pub fn now_ns(&self) -> u64 {
+        match self.current {
+            Some(slot) => self.clocks[slot],
+            None => self.least_ns().unwrap_or(self.latest_ns),
+        }
+    }
+
+    /// The running thread, or the driver.
+    pub fn running(&self) -> ThreadId {
+        self.current.map_or(DRIVER, |slot| self.ids[slot])
+    }
+
+    /// The clock of the thread furthest behind that could run.
+    pub fn least_ns(&self) -> Option<u64> {
+        bits(self.ready).map(|slot| self.clocks[slot]).min()
+    }
+
+    /// Decides who runs: a slot, or none when everyone waits or is past the limit. `stay` is the
+    /// slot that may simply go on.
+    #[inline]
+    pub fn decide(&mut self, kind: Kind, stay: Option<usize>) -> Option<usize> {
+        loop {
+            if self.interrupted {
+                return None;
+            }
+            let (calm, may_run) = self.candidates(stay)?;
+            let choice = Choice {
+                kind,
+                ids: &self.ids,
+                groups: &self.groups,
+                clocks: &self.clocks,
+                calm,
+                stay: stay == Some(calm),
+                others: may_run & !(1 << calm),
+            };
+            let options = choice.options();
+            let mut value = self.source.next(&choice);
+            if value >= options {
+                value %= options;
+            }
+            self.log.push(value);
+            let word = u64::from(value) | (kind as u64) << 16 | self.ids[calm].0 << 24;
+            self.hash.fold(word);
+            match value.checked_sub(choice.threads()) {
+                None => return Some(choice.slot(value)),
+                Some(stall) => {
+                    let slot = choice.slot(stall / STALLS);
+                    self.stall_by_decision(slot, STALLS_NS[(stall % STALLS) as usize]);
+                }
+            }
+        }
+    }
+
+    /// The slot that the calm choice runs, and the slots that may run: those that are ready, not
+    /// past the limit, and not further ahead than the skew of the one furthest behind.
+    #[inline]
+    fn candidates(&self, stay: Option<usize>) -> Option<(usize, u64)> {
+        let (mut least, mut calm) = (u64::MAX, MAX_THREADS);
+        let mut rest = self.ready;
+        while rest != 0 {
+            let slot = rest.trailing_zeros() as usize % MAX_THREADS;
+            rest &= rest - 1;
+            if self.clocks[slot] < least {
+                (least, calm) = (self.clocks[slot], slot);
+            }
+        }
+        if least > self.limit_ns || calm == MAX_THREADS {
+            return None;
+        }
+        let horizon = least.saturating_add(self.config.skew_ns).min(self.limit_ns);
+        let mut may_run = 0;
+        rest = self.ready;
+        while rest != 0 {
+            let slot = rest.trailing_zeros() as usize % MAX_THREADS;
+            rest &= rest - 1;
+            may_run |= u64::from(self.clocks[slot] <= horizon) << slot;
+        }
+        let calm = stay.filter(|slot| may_run & 1 << slot != 0).unwrap_or(calm);
+        Some((calm, may_run))
+    }
+
+    #[cold]
+    fn stall_by_decision(&mut self, slot: usize, stall_ns: u64) {
+        let from_ns = self.clocks[slot];
+        self.stall(slot, from_ns, stall_ns);
+        self.stalled.push((from_ns, self.ids[slot], stall_ns));
+    }
+
+    /// Stops a thread's core from `at_ns`, or from its clock if that is later.
+    pub fn stall(&mut self, slot: usize, at_ns: u64, stall_ns: u64) {
+        self.clocks[slot] = self.clocks[slot].max(at_ns).saturating_add(stall_ns);
+        let clock_ns = self.clocks[slot];
+        // A wake that comes while it is stalled must not end the stall.
+        self.thread(slot).waits_since_ns = clock_ns;
+    }
+
+    /// Puts a thread to sleep, unless a token lets it go on.
+    pub fn sleep(&mut self, slot: usize) {
+        let clock_ns = self.clocks[slot];
+        self.latest_ns = self.latest_ns.max(clock_ns);
+        let thread = self.thread(slot);
+        thread.waits_since_ns = clock_ns;
+        match thread.token_ns.take() {
+            None => {
+                thread.wait = Wait::Unpark;
+                self.ready &= !(1 << slot);
+            }
+            Some(token_ns) => self.clocks[slot] = clock_ns.max(token_ns),
+        }
+    }
+
+    /// Wakes a sleeper at `at_ns`, or leaves a token. Of several wakes before it runs, the earliest
+    /// counts: what each of them announces is already there to be seen.
+    pub fn wake(&mut self, slot: usize, at_ns: u64) {
+        let wake_ns = at_ns.saturating_add(self.config.costs.wake_ns);
+        let thread = self.thread(slot);
+        let woken_ns = thread.waits_since_ns.max(wake_ns);
+        match thread.wait {
+            Wait::Unpark => {
+                thread.wait = Wait::Woken;
+                self.clocks[slot] = woken_ns;
+                self.ready |= 1 << slot;
+            }
+            Wait::Woken => self.clocks[slot] = self.clocks[slot].min(woken_ns),
+            Wait::Nothing | Wait::Lock(_) => {
+                let token_ns = thread.token_ns.map_or(at_ns, |token_ns| token_ns.min(at_ns));
+                thread.token_ns = Some(token_ns);
+            }
+        }
+    }
+
+    /// A thread waits for a lock.
+    pub fn block(&mut self, slot: usize, lock: LockKey) -> Blocked {
+        self.ready &= !(1 << slot);
+        self.blocked |= 1 << slot;
+        self.latest_ns = self.latest_ns.max(self.clocks[slot]);
+        let clock_ns = self.clocks[slot];
+        let thread = self.thread(slot);
+        thread.wait = Wait::Lock(lock);
+        thread.waits_since_ns = clock_ns;
+        self.describe(slot, lock)
+    }
+
+    fn describe(&self, waiter: usize, lock: LockKey) -> Blocked {
+        let holder = self.holder(lock);
+        let holding = holder.and_then(|holder| self.slot(holder));
+        let thread = holding.and_then(|slot| self.threads[slot].as_ref());
+        Blocked {
+            waiter: self.ids[waiter],
+            lock: lock.name,
+            holder,
+            holder_activities: thread.map(|thread| thread.activities.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub fn holder(&self, lock: LockKey) -> Option<ThreadId> {
+        self.held.iter().find(|held| held.address == lock.address).map(|held| held.holder)
+    }
+
+    #[inline]
+    pub fn locked(&mut self, lock: LockKey) {
+        self.held.push(Held { address: lock.address, holder: self.running() });
+    }
+
+    /// Releases a lock and lets those try who wait for it: their slots.
+    #[inline]
+    pub fn unlocked(&mut self, lock: LockKey) -> u64 {
+        if let Some(index) = self.held.iter().rposition(|held| held.address == lock.address) {
+            self.held.swap_remove(index);
+        }
+        if self.blocked == 0 { 0 } else { self.unblock(lock) }
+    }
+
+    fn unblock(&mut self, lock: LockKey) -> u64 {
+        let now_ns = self.now_ns();
+        let mut unblocked = 0;
+        for slot in bits(self.blocked) {
+            let thread = self.thread(slot);
+            match thread.wait {
+                Wait::Lock(wanted) if wanted.address == lock.address => {
+                    thread.wait = Wait::Nothing;
+                    unblocked |= 1 << slot;
+                    self.clocks[slot] = self.clocks[slot].max(now_ns);
+                }
+                _ => (),
+            }
+        }
+        self.blocked &= !unblocked;
+        self.ready |= unblocked;
+        unblocked
+    }
+
+    /// Everyone who waits for a lock.
+    pub fn all_blocked(&self) -> Vec<Blocked> {
+        bits(self.blocked)
+            .filter_map(|slot| match self.threads[slot].as_ref()?.wait {
+                Wait::Lock(lock) => Some(self.describe(slot, lock)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Whether the given waits can never end: some lead in a circle, or to a holder that is gone.
+    pub fn is_deadlock(&self, blocked: &[Blocked]) -> bool {
+        blocked.iter().any(|first| {
+            let mut at = first;
+            // After as many steps as there are waits, the walk is in a circle.
+            for _ in 0..=blocked.len() {
+                match at.holder {
+                    Some(DRIVER) => return false,
+                    None => return true,
+                    Some(holder) if self.slot(holder).is_none() => return true,
+                    Some(holder) => match blocked.iter().find(|next| next.waiter == holder) {
+                        Some(next) => at = next,
+                        None => return false,
+                    },
+                }
+            }
+            true
+        })
+    }
+}
