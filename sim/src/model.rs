@@ -42,6 +42,15 @@ impl Contents {
         accumulate(&mut self.oks, row, diff);
     }
 
+    /// Adds what a chain of maps, filters and projections makes of a row.
+    fn add_through(&mut self, stages: &[&Plan], row: Row, diff: Diff) {
+        match apply_stages(stages, row) {
+            Ok(Some(row)) => self.add(row, diff),
+            Ok(None) => {}
+            Err(error) => self.add_error(error, diff),
+        }
+    }
+
     fn add_error(&mut self, error: EvalError, diff: Diff) {
         accumulate(&mut self.errs, error, diff);
     }
@@ -264,19 +273,33 @@ impl Model {
     pub fn evaluate(&self, plan: &Plan, time: Timestamp) -> Result<Rc<Contents>, ModelError> {
         let mut stages = Vec::new();
         let base = linear_stages(plan, &mut stages);
+        let mut result = Contents::default();
+        if let Plan::Join { inputs, keys } = base {
+            // Stage by stage would first collect the many wide rows of the product.
+            let inputs = self.evaluate_all(inputs, time)?;
+            inputs.iter().for_each(|input| result.add_errors(&input.errs));
+            for (row, diff) in join(&inputs, keys) {
+                result.add_through(&stages, row, diff);
+            }
+            return Ok(Rc::new(result));
+        }
         let contents = self.evaluate_base(base, time)?;
         if stages.is_empty() {
             return Ok(contents);
         }
-        let mut result = Contents { oks: BTreeMap::new(), errs: contents.errs.clone() };
+        result.errs = contents.errs.clone();
         for (row, diff) in &contents.oks {
-            match apply_stages(&stages, row.clone()) {
-                Ok(Some(row)) => result.add(row, *diff),
-                Ok(None) => {}
-                Err(error) => result.add_error(error, *diff),
-            }
+            result.add_through(&stages, row.clone(), *diff);
         }
         Ok(Rc::new(result))
+    }
+
+    fn evaluate_all(
+        &self,
+        plans: &[Plan],
+        time: Timestamp,
+    ) -> Result<Vec<Rc<Contents>>, ModelError> {
+        plans.iter().map(|plan| self.evaluate(plan, time)).collect()
     }
 
     /// What a read of an index must answer, if the sources' history is complete up to its time.
@@ -308,23 +331,19 @@ impl Model {
         })
     }
 
-    /// All nodes that are not maps, filters or projections.
+    /// The nodes that [`Model::evaluate`] does not treat itself.
     fn evaluate_base(&self, plan: &Plan, time: Timestamp) -> Result<Rc<Contents>, ModelError> {
-        let evaluated = |inputs: &[Plan]| {
-            inputs.iter().map(|input| self.evaluate(input, time)).collect::<Result<Vec<_>, _>>()
-        };
         Ok(Rc::new(match plan {
             Plan::Get(id) => return self.contents(*id, time),
-            Plan::Map { .. } | Plan::Filter { .. } | Plan::Project { .. } => {
+            Plan::Map { .. } | Plan::Filter { .. } | Plan::Project { .. } | Plan::Join { .. } => {
                 return self.evaluate(plan, time);
             }
-            Plan::Join { inputs, keys } => join(&evaluated(inputs)?, keys),
             Plan::Reduce { input, key, aggregates } => {
                 reduce(&*self.evaluate(input, time)?, key, aggregates)
             }
             Plan::Union { inputs } => {
                 let mut result = Contents::default();
-                for input in evaluated(inputs)? {
+                for input in self.evaluate_all(inputs, time)? {
                     input.oks.iter().for_each(|(row, diff)| result.add(row.clone(), *diff));
                     result.add_errors(&input.errs);
                 }
@@ -443,9 +462,9 @@ fn apply_stages(stages: &[&Plan], mut row: Row) -> Result<Option<Row>, EvalError
     Ok(Some(row))
 }
 
-fn join(inputs: &[Rc<Contents>], keys: &[Vec<usize>]) -> Contents {
-    let mut result = Contents::default();
-    inputs.iter().for_each(|input| result.add_errors(&input.errs));
+/// The rows of the product of groups of equal keys.
+fn join(inputs: &[Rc<Contents>], keys: &[Vec<usize>]) -> Vec<(Row, Diff)> {
+    let mut result = Vec::new();
     let groups: Vec<_> =
         inputs.iter().zip(keys).map(|(input, key)| group_by(&input.oks, key)).collect();
     let Some((first, others)) = groups.split_first() else { return result };
@@ -457,7 +476,7 @@ fn join(inputs: &[Rc<Contents>], keys: &[Vec<usize>]) -> Contents {
         for others in matches {
             products = multiply(&products, others);
         }
-        products.into_iter().for_each(|(row, diff)| result.add(row, diff));
+        result.extend(products);
     }
     result
 }

@@ -151,6 +151,16 @@ fn a_join_of_three_needs_the_key_in_all_of_them() {
 }
 
 #[test]
+fn a_chain_above_a_join_fails_once_for_each_pair() {
+    let inputs = vec![Plan::Get(LEFT), Plan::Get(LEFT)];
+    let joined = Plan::Join { inputs, keys: vec![vec![0], vec![0]] };
+    let mapped = Plan::Map { input: Box::new(joined), exprs: vec![divide(60, 3)] };
+    let plan = Plan::Project { input: Box::new(mapped), columns: vec![4] };
+    let expected = Contents { oks: oks([([6], 6), ([3], 3)]), errs: zero_division(9) };
+    assert_eq!(at(&model(), &plan, 2), expected);
+}
+
+#[test]
 fn a_group_comes_to_one_row_or_to_its_first_error() {
     let sum = |input| Plan::Reduce {
         input,
