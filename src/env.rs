@@ -15,7 +15,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::thread::Thread;
 
-use crate::plan::PlanError;
 use crate::protocol::PeekId;
 use crate::repr::{Frontier, GlobalId, Timestamp};
 
@@ -282,8 +281,6 @@ pub enum Event {
     Rejected {
         /// Which runtime.
         role: Role,
-        /// What was wrong with a plan, when that is what it was.
-        plan: Option<PlanError>,
         /// What was wrong.
         message: String,
     },

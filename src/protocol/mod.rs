@@ -102,6 +102,45 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// The kind of this command, as messages name it.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Command::Hello { .. } => "Hello",
+            Command::CreateInstance(_) => "CreateInstance",
+            Command::UpdateConfiguration(_) => "UpdateConfiguration",
+            Command::InitializationComplete => "InitializationComplete",
+            Command::CreateDataflow(_) => "CreateDataflow",
+            Command::Schedule(_) => "Schedule",
+            Command::AllowWrites(_) => "AllowWrites",
+            Command::AllowCompaction { .. } => "AllowCompaction",
+            Command::Peek(_) => "Peek",
+            Command::CancelPeek { .. } => "CancelPeek",
+        }
+    }
+
+    /// The collection this command is about; for a dataflow, the first it exports.
+    pub fn collection(&self) -> Option<GlobalId> {
+        match self {
+            Command::CreateDataflow(dataflow) => dataflow.export_ids().next(),
+            Command::Schedule(id)
+            | Command::AllowWrites(id)
+            | Command::AllowCompaction { id, .. } => Some(*id),
+            Command::Peek(peek) => Some(peek.target),
+            _ => None,
+        }
+    }
+
+    /// The peek this command is about.
+    pub fn peek(&self) -> Option<PeekId> {
+        match self {
+            Command::Peek(peek) => Some(peek.uuid),
+            Command::CancelPeek { uuid } => Some(*uuid),
+            _ => None,
+        }
+    }
+}
+
 /// The answer of a peek.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeekResponse {

@@ -46,6 +46,7 @@ use crate::protocol::progress::Progress;
 use crate::protocol::{Command, Nonce, Response};
 use crate::repr::GlobalId;
 
+pub mod endpoint;
 pub mod partitioned;
 
 /// A command that cannot be routed. It was sent nowhere and nothing has changed.
