@@ -1,8 +1,9 @@
 //! A controller against a replica that is as slow, and as quick to crash, as it can be.
 //!
-//! The replica applies commands in order, whenever it likes; durable sources are compacted the moment the
-//! controller says so. The replica checks what it is asked: that everything the controller has not
-//! given up on can be read when its command is applied, and later while it is still being read.
+//! The replica applies commands in order, whenever it likes; durable sources are compacted the
+//! moment the controller says so. The replica checks what it is asked: that everything the
+//! controller has not given up on can be read when its command is applied, and later while it is
+//! still being read.
 
 use proptest::prelude::*;
 use timely::PartialOrder;
