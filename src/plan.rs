@@ -7,15 +7,74 @@
 //! Errors are data (see [`EvalError`]): evaluating an expression over one row yields a row or an error, and errors take
 //! their row's place in the collection beside.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::repr::{Datum, Diff, EvalError, Frontier, GlobalId, Row, Timestamp};
+use crate::repr::{
+    Datum, Diff, EvalError, Frontier, GlobalId, Row, Timestamp, deserialize_frontier,
+};
+
+/// How deep plans and expressions may nest, together, when they cross the wire.
+///
+/// They are decoded by recursion, and a few bytes for each level would otherwise let a peer exhaust the
+/// stack.
+pub const MAX_NESTING: usize = 128;
+
+/// Counts how deep the plan or expression nests that this thread encodes or decodes.
+struct Nested;
+
+thread_local! {
+    static NESTING: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Nested {
+    fn enter() -> Result<Nested, String> {
+        let depth = NESTING.get();
+        if depth == MAX_NESTING {
+            return Err(format!("nested deeper than {MAX_NESTING} levels"));
+        }
+        NESTING.set(depth + 1);
+        Ok(Nested)
+    }
+}
+
+impl Drop for Nested {
+    fn drop(&mut self) {
+        NESTING.set(NESTING.get() - 1);
+    }
+}
+
+/// Serde for a type whose derived implementation is `remote = "Self"`, within [`MAX_NESTING`].
+macro_rules! serde_nested {
+    ($name:ident) => {
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let _nested = Nested::enter().map_err(serde::ser::Error::custom)?;
+                // The derived one: an inherent function goes before a trait's.
+                $name::serialize(self, serializer)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let _nested = Nested::enter().map_err(serde::de::Error::custom)?;
+                $name::deserialize(deserializer)
+            }
+        }
+    };
+}
+
+serde_nested!(Expr);
+serde_nested!(Plan);
 
 /// A scalar expression over one row.
+///
+/// It crosses the wire only if it nests no deeper than [`MAX_NESTING`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum Expr {
     /// The value of a column.
     Column(usize),
@@ -180,7 +239,10 @@ fn extreme(value: Option<&Datum>) -> Result<Datum, EvalError> {
 }
 
 /// A relational expression over named collections.
+///
+/// It crosses the wire only if it nests no deeper than [`MAX_NESTING`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub enum Plan {
     /// A collection of the description: an imported source or index, or an object built earlier.
     Get(GlobalId),
@@ -407,6 +469,7 @@ pub struct DataflowDescription {
     /// The first readable time.
     pub as_of: Timestamp,
     /// The frontier at which the dataflow may stop; empty for never.
+    #[serde(deserialize_with = "deserialize_frontier")]
     pub until: Frontier,
 }
 

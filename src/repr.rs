@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use timely::progress::Antichain;
 
 /// A moment of a collection's history. The unit is the controller's choice; only the order matters here.
@@ -27,6 +27,30 @@ pub fn readable(since: &Frontier, upper: &Frontier, time: Timestamp) -> bool {
 /// A frontier as people read it: `{7}`, or `{}` when closed.
 pub fn show(frontier: &Frontier) -> String {
     frontier.as_option().map_or_else(|| "{}".to_string(), |time| format!("{{{time}}}"))
+}
+
+/// Decodes a frontier. As times are totally ordered, one with several is an error.
+pub(crate) fn deserialize_frontier<'de, D>(deserializer: D) -> Result<Frontier, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let frontier = Frontier::deserialize(deserializer)?;
+    match frontier.len() {
+        0 | 1 => Ok(frontier),
+        times => Err(serde::de::Error::custom(format!("a frontier of {times} times"))),
+    }
+}
+
+/// Decodes a frontier that may be absent, as [`deserialize_frontier`].
+pub(crate) fn deserialize_frontier_option<'de, D>(
+    deserializer: D,
+) -> Result<Option<Frontier>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    #[derive(Deserialize)]
+    struct Present(#[serde(deserialize_with = "deserialize_frontier")] Frontier);
+    Ok(Option::<Present>::deserialize(deserializer)?.map(|Present(frontier)| frontier))
 }
 
 /// The name of a collection.

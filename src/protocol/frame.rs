@@ -203,6 +203,9 @@ impl<M: DeserializeOwned> Decoder<M> {
     }
 }
 
+/// What postcard does not tell apart: it drops serde's message.
+const OUTSIDE: &str = "an unknown variant, a value outside its type, or nested too deeply";
+
 /// Postcard's errors in terms of the bytes, rather than of postcard.
 fn describe(error: &postcard::Error) -> &'static str {
     match error {
@@ -210,9 +213,7 @@ fn describe(error: &postcard::Error) -> &'static str {
         postcard::Error::DeserializeBadBool => "a truth value is neither 0 nor 1",
         postcard::Error::DeserializeBadOption => "an option is neither 0 nor 1",
         postcard::Error::DeserializeBadUtf8 => "a text is not UTF-8",
-        postcard::Error::DeserializeBadEnum | postcard::Error::SerdeDeCustom => {
-            "an unknown variant, or a value outside its type"
-        }
+        postcard::Error::DeserializeBadEnum | postcard::Error::SerdeDeCustom => OUTSIDE,
         _ => "not in postcard's encoding",
     }
 }
@@ -283,7 +284,9 @@ impl Preamble {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Command, Nonce};
+    use crate::plan::{MAX_NESTING, Plan};
+    use crate::protocol::{Command, Frontiers, Nonce};
+    use crate::repr::{Frontier, GlobalId};
 
     fn hello(nonce: u64) -> Command {
         Command::Hello { nonce: Nonce(nonce) }
@@ -347,8 +350,7 @@ mod tests {
         assert_eq!(after_good(&[0]), FrameError::Truncated { offset, length: 1 });
         assert_eq!(after_good(&[]), FrameError::Truncated { offset, length: 0 });
         let unknown = after_good(&[99]);
-        let what = "an unknown variant, or a value outside its type";
-        assert_eq!(unknown, FrameError::Malformed { offset, length: 1, what });
+        assert_eq!(unknown, FrameError::Malformed { offset, length: 1, what: OUTSIDE });
         assert!(unknown.to_string().contains(&format!("byte {offset}")));
     }
 
@@ -381,6 +383,41 @@ mod tests {
         assert_eq!(decoder.next(), Ok(None));
         let offset = frame.len() as u64;
         assert_eq!(decoder.finish(), Err(FrameError::Unfinished { offset, have: 5 }));
+    }
+
+    #[test]
+    fn a_frontier_of_several_times_is_no_frontier() {
+        let frontiers = |bytes: &[u8]| {
+            let mut decoder = Decoder::<Frontiers>::new();
+            decoder.extend(&framed(bytes));
+            decoder.next()
+        };
+        let write = Some(Frontier::from_elem(3));
+        let expected = Frontiers { write, ..Frontiers::default() };
+        assert_eq!(frontiers(&[1, 1, 3, 0, 0]), Ok(Some(expected)));
+        let error = FrameError::Malformed { offset: 0, length: 6, what: OUTSIDE };
+        assert_eq!(frontiers(&[1, 2, 3, 5, 0, 0]), Err(error));
+    }
+
+    #[test]
+    fn nesting_that_would_exhaust_the_stack_is_an_error_on_either_side() {
+        let negated = |depth: usize| {
+            let get = Plan::Get(GlobalId::User(1));
+            (1..depth).fold(get, |input, _| Plan::Negate { input: Box::new(input) })
+        };
+        let mut decoder = Decoder::<Plan>::new();
+        let deepest = encode(&negated(MAX_NESTING)).expect("within the limit");
+        decoder.extend(&deepest);
+        assert_eq!(decoder.next(), Ok(Some(negated(MAX_NESTING))));
+        let error = encode(&negated(MAX_NESTING + 1)).expect_err("too deep");
+        assert!(matches!(error, FrameError::Unencodable { .. }));
+        // One byte for each level, until the stack would be gone.
+        let bomb = vec![deepest[HEADER]; 1 << 20];
+        decoder.extend(&framed(&bomb));
+        let (offset, length) = (deepest.len() as u64, bomb.len());
+        let error = FrameError::Malformed { offset, length, what: OUTSIDE };
+        assert_eq!(decoder.next(), Err(error));
+        assert_eq!(encode(&negated(2)).map(|frame| frame.len()), Ok(HEADER + 4), "it recovers");
     }
 
     #[test]

@@ -12,7 +12,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{DataflowDescription, Finishing};
-use crate::repr::{Frontier, GlobalId, Row, Timestamp};
+use crate::repr::{
+    Frontier, GlobalId, Row, Timestamp, deserialize_frontier, deserialize_frontier_option,
+};
 
 pub mod frame;
 pub mod history;
@@ -88,6 +90,7 @@ pub enum Command {
         /// The collection.
         id: GlobalId,
         /// Reads from here on only beyond this.
+        #[serde(deserialize_with = "deserialize_frontier")]
         frontier: Frontier,
     },
     /// Reads an index once.
@@ -153,10 +156,13 @@ pub enum PeekResponse {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frontiers {
     /// What is sealed: times not beyond it are complete and readable.
+    #[serde(deserialize_with = "deserialize_frontier_option")]
     pub write: Option<Frontier>,
     /// What has been read of the inputs.
+    #[serde(deserialize_with = "deserialize_frontier_option")]
     pub input: Option<Frontier>,
     /// What the dataflow has produced.
+    #[serde(deserialize_with = "deserialize_frontier_option")]
     pub output: Option<Frontier>,
 }
 
