@@ -14,7 +14,7 @@ use timely::worker::Worker;
 pub use crate::router::endpoint::Layout;
 
 use crate::env::{self, Role};
-use crate::protocol::{Command, Response};
+use crate::protocol::{Command, Nonce, Response};
 use crate::registry::{Registry, UnequalPeers};
 use crate::router::RouteError;
 use crate::router::endpoint::Endpoint;
@@ -23,6 +23,9 @@ use crate::shard::Shards;
 
 /// Called at the beginning of every turn of every worker, on its thread.
 pub type TurnHook = Arc<dyn Fn(Role, usize) + Send + Sync>;
+
+/// A response on its way: the runtime, the worker, and the connection it belongs to.
+type FromWorker = (Role, usize, Nonce, Response);
 
 /// How a replica is made.
 #[derive(Clone)]
@@ -72,7 +75,7 @@ pub enum StartError {
 pub struct Replica {
     endpoint: Endpoint,
     inboxes: Vec<(Role, Inbox<Directive>)>,
-    responses: Receiver<(Role, usize, Response)>,
+    responses: Receiver<FromWorker>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -113,7 +116,7 @@ impl Replica {
         &mut self,
         start: Start,
         peers: usize,
-        sender: &Sender<(Role, usize, Response)>,
+        sender: &Sender<FromWorker>,
         on_turn: &Option<TurnHook>,
     ) -> Result<(), StartError> {
         let (builders, _) =
@@ -146,8 +149,8 @@ impl Replica {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.responses.recv_timeout(left) {
-                Ok((role, worker, response)) => {
-                    match self.endpoint.response(role, worker, response) {
+                Ok((role, worker, nonce, response)) => {
+                    match self.endpoint.response(role, worker, nonce, response) {
                         Ok(Some(response)) => return Some(response),
                         Ok(None) => {}
                         Err(error) => tracing::error!(%error, "a worker contradicts itself"),
@@ -188,7 +191,7 @@ fn run_worker(
     start: Start,
     index: usize,
     builder: AllocatorBuilder,
-    sender: Sender<(Role, usize, Response)>,
+    sender: Sender<FromWorker>,
     on_turn: Option<TurnHook>,
 ) {
     let allocator = match builder {
@@ -202,7 +205,7 @@ fn run_worker(
         shards,
         inbox: (index == 0).then_some(inbox),
         // Nobody listens any more once the replica is being dropped.
-        respond: Box::new(move |response| drop(sender.send((role, index, response)))),
+        respond: Box::new(move |nonce, response| drop(sender.send((role, index, nonce, response)))),
     };
     let worker = Worker::new(worker_config(), allocator, None);
     let mut runtime = Runtime::new(worker, config).expect("peers were checked before any thread");

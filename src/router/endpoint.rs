@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::partitioned::{MergeError, Partitioned};
 use super::{RouteError, Router};
 use crate::env::Role;
-use crate::protocol::{Command, Response};
+use crate::protocol::{Command, Nonce, Response};
 
 /// Which runtimes a replica has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Endpoint {
     /// Absent when there is nothing to choose between.
     router: Option<Router>,
     merges: BTreeMap<Role, Partitioned>,
+    /// The connection that is open.
+    nonce: Nonce,
 }
 
 impl Endpoint {
@@ -38,7 +40,7 @@ impl Endpoint {
     pub fn new(layout: Layout, peers: usize) -> Self {
         let merges = layout.roles().iter().map(|role| (*role, Partitioned::new(peers))).collect();
         let router = (layout == Layout::Split).then(Router::new);
-        Endpoint { router, merges }
+        Endpoint { router, merges, nonce: Nonce::default() }
     }
 
     /// The runtimes that get `command`.
@@ -46,13 +48,20 @@ impl Endpoint {
     /// # Errors
     /// [`RouteError`] when the command breaks the protocol; nothing has changed then.
     pub fn command(&mut self, command: Command) -> Result<Vec<(Role, Command)>, RouteError> {
-        match &mut self.router {
-            Some(router) => router.command(command),
-            None => Ok(vec![(Role::Solo, command)]),
-        }
+        let hello = match &command {
+            Command::Hello { nonce } => Some(*nonce),
+            _ => None,
+        };
+        let routed = match &mut self.router {
+            Some(router) => router.command(command)?,
+            None => vec![(Role::Solo, command)],
+        };
+        self.nonce = hello.unwrap_or(self.nonce);
+        Ok(routed)
     }
 
-    /// What the controller gets to hear of one worker's response, if anything.
+    /// What the controller gets to hear of one worker's response, if anything. `nonce` says to which connection the
+    /// worker said it; of earlier ones nothing is passed on.
     ///
     /// # Errors
     /// [`MergeError`] when the worker contradicts itself; nothing has changed then.
@@ -60,10 +69,12 @@ impl Endpoint {
         &mut self,
         role: Role,
         worker: usize,
+        nonce: Nonce,
         response: Response,
     ) -> Result<Option<Response>, MergeError> {
         let merge = self.merges.get_mut(&role).expect("a runtime of this endpoint's layout");
-        let merged = merge.absorb(worker, response)?;
+        merge.opened(worker, nonce)?;
+        let merged = merge.absorb(worker, response)?.filter(|_| merge.nonce() == self.nonce);
         Ok(merged.and_then(|response| match &mut self.router {
             Some(router) => router.response(role, response),
             None => Some(response),

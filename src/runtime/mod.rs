@@ -27,7 +27,7 @@ use self::peek::{Answer, Peeks, Waiting, Walking};
 use crate::arrange::{EXERT_LOGIC, NotReady, idle_merging};
 use crate::env::{self, Activity, Event, Point};
 use crate::plan::{DataflowDescription, PlanError};
-use crate::protocol::{Command, Peek, PeekId, Response};
+use crate::protocol::{Command, Nonce, Peek, PeekId, Response};
 use crate::registry::{Mailbox, Registry, UnequalPeers};
 use crate::repr::{Frontier, GlobalId, Timestamp, show};
 use crate::shard::{ShardError, Shards};
@@ -109,6 +109,10 @@ pub enum CommandError {
     DuplicatePeek(PeekId),
 }
 
+/// Takes responses of a worker. The nonce is that of the last `Hello` it applied: what a connection was told must not
+/// pass for what the next one asked (H19).
+pub type Respond = Box<dyn FnMut(Nonce, Response)>;
+
 /// What a runtime's worker is made with.
 pub struct RuntimeConfig {
     /// What it does.
@@ -119,8 +123,8 @@ pub struct RuntimeConfig {
     pub shards: Arc<Shards>,
     /// Where commands come from: for worker 0 of a runtime, and no other.
     pub inbox: Option<Inbox<Directive>>,
-    /// Takes this worker's responses.
-    pub respond: Box<dyn FnMut(Response)>,
+    /// Takes this worker's responses, and the connection they belong to.
+    pub respond: Respond,
 }
 
 /// Configures timely for a runtime: arrangements go on merging when nothing happens.
@@ -140,7 +144,8 @@ pub struct Runtime {
     shards: Arc<Shards>,
     mailbox: Arc<Mailbox>,
     broadcast: Broadcast,
-    respond: Box<dyn FnMut(Response)>,
+    respond: Respond,
+    nonce: Nonce,
     walk_budget: usize,
     collections: BTreeMap<GlobalId, Collection>,
     peeks: Peeks,
@@ -173,6 +178,7 @@ impl Runtime {
             mailbox: Mailbox::new(),
             broadcast,
             respond,
+            nonce: Nonce::default(),
             walk_budget: DEFAULT_WALK_BUDGET,
             collections: BTreeMap::new(),
             peeks: Peeks::default(),
@@ -241,8 +247,8 @@ impl Runtime {
             peek: command.peek(),
         });
         let result = match command {
-            Command::Hello { .. } => {
-                self.reset();
+            Command::Hello { nonce } => {
+                self.reset(nonce);
                 Ok(())
             }
             Command::CreateInstance(config) => self.check_peers(config.peers),
@@ -274,15 +280,18 @@ impl Runtime {
         tracing::warn!(role = ?self.role, worker = self.index, %error, "rejected a command");
         env::event(|| Event::Rejected { role: self.role, message: error.to_string() });
         if self.index == 0 {
-            (self.respond)(Response::Status { message: error.to_string() });
+            self.send(Response::Status { message: error.to_string() });
         }
     }
 
     /// Forgets everything: what an earlier connection asked for is void.
-    fn reset(&mut self) {
+    fn reset(&mut self, nonce: Nonce) {
+        self.nonce = nonce;
         self.peeks.clear();
         let ids: Vec<_> = self.collections.keys().copied().collect();
-        ids.into_iter().for_each(|id| self.drop_collection(id));
+        for id in ids {
+            self.remove(id);
+        }
     }
 
     fn check_peers(&self, expected: usize) -> Result<(), CommandError> {
@@ -339,7 +348,6 @@ impl Runtime {
     }
 
     fn drop_collection(&mut self, id: GlobalId) {
-        let Some(collection) = self.collections.remove(&id) else { return };
         // Those who wait for what is gone must not wait for ever.
         let waiting = self.peeks.waiting.values().filter(|waiting| waiting.peek.target == id);
         let orphans: Vec<_> = waiting.map(|waiting| waiting.peek.uuid).collect();
@@ -347,21 +355,31 @@ impl Runtime {
             self.peeks.waiting.remove(&uuid);
             self.answer(uuid, Answer::error(format!("{id} was dropped")));
         }
+        if let Some(frontiers) = self.remove(id).and_then(|collection| collection.last_report()) {
+            self.send(Response::Frontiers { id, frontiers });
+        }
+    }
+
+    /// Takes a collection away from readers, and its dataflow from the worker if it was the last export.
+    fn remove(&mut self, id: GlobalId) -> Option<Collection> {
+        let collection = self.collections.remove(&id)?;
         collection.trace.close(self.registry.as_deref());
         if Rc::strong_count(&collection.dataflow) == 1 {
             self.worker.drop_dataflow(collection.dataflow.index);
         }
-        if let Some(frontiers) = collection.last_report() {
-            (self.respond)(Response::Frontiers { id, frontiers });
-        }
         env::event(|| Event::Dropped { role: self.role, worker: self.index, id });
+        Some(collection)
+    }
+
+    fn send(&mut self, response: Response) {
+        (self.respond)(self.nonce, response);
     }
 
     /// Reports the frontiers that moved.
     fn report(&mut self) {
         for (id, collection) in &mut self.collections {
             if let Some(frontiers) = collection.progress() {
-                (self.respond)(Response::Frontiers { id: *id, frontiers });
+                (self.respond)(self.nonce, Response::Frontiers { id: *id, frontiers });
             }
         }
     }
@@ -458,7 +476,7 @@ impl Runtime {
         let Answer { response, kind } = answer;
         let (role, worker) = (self.role, self.index);
         env::event(|| Event::PeekAnswered { role, worker, peek: uuid, answer: kind });
-        (self.respond)(Response::Peek { uuid, response });
+        self.send(Response::Peek { uuid, response });
     }
 }
 

@@ -135,10 +135,7 @@ fn hash_runtime_event(event: &Event, state: &mut Rolling) {
         Event::Dropped { role, worker, id } => (26, role, worker, id).hash(state),
         Event::BatchAllocated { updates } => (27, updates).hash(state),
         Event::BatchFreed { updates } => (28, updates).hash(state),
-        Event::Rejected { role, plan, message } => {
-            // A plan error is described in full by its text, and rejections are rare.
-            (29, role, plan.as_ref().map(ToString::to_string), message).hash(state);
-        }
+        Event::Rejected { role, message } => (29, role, message).hash(state),
         // Kinds that came after this list: slower, and as fixed as their text.
         #[allow(unreachable_patterns)]
         other => (99, format!("{other:?}")).hash(state),
