@@ -15,13 +15,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::thread::Thread;
 
+use serde::{Deserialize, Serialize};
+
 use crate::protocol::PeekId;
 use crate::repr::{Frontier, GlobalId, Timestamp};
 
 pub mod sync;
 
 /// One of the two runtimes of a replica, or the only one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Role {
     /// One runtime does everything and publishes nothing.
     Solo,

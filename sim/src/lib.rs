@@ -6,3 +6,6 @@ pub mod report;
 compile_error!(
     "tandem-sim runs on madsim and must be built with `--cfg madsim`: build from the repository, whose .cargo/config.toml sets it, or put RUSTFLAGS=\"--cfg madsim\" into the environment"
 );
+
+pub mod model;
+pub mod scenario;
