@@ -1,5 +1,6 @@
 //! Deterministic simulation of tandem.
 
+pub mod cli;
 pub mod report;
 
 #[cfg(not(madsim))]
@@ -9,3 +10,4 @@ compile_error!(
 
 pub mod model;
 pub mod scenario;
+pub mod sweep;
