@@ -202,3 +202,6 @@ impl fmt::Display for Scenario {
         f.write_str(&json)
     }
 }
+
+#[cfg(test)]
+mod tests;
