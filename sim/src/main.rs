@@ -3,17 +3,12 @@
 use std::process::ExitCode;
 
 use tandem_sim::report::RunReport;
-use tandem_sim::scenario::Scenario;
 use tandem_sim::sweep::{RunRequest, Runner};
 
 /// Runs in the simulated world.
 struct World;
 
 impl Runner for World {
-    fn scenario(&self, request: &RunRequest) -> Scenario {
-        unimplemented!("the world of {request:?}")
-    }
-
     fn run(&self, request: &RunRequest) -> RunReport {
         unimplemented!("the world of {request:?}")
     }

@@ -119,6 +119,15 @@ impl RunRequest {
         RunRequest { seed, profile, plant: None, strategy: None, tell_story: false }
     }
 
+    /// What this seed and profile draw, with the strategy imposed.
+    pub fn scenario(&self) -> Scenario {
+        let mut scenario = Scenario::from_seed(self.seed, self.profile);
+        if let Some(strategy) = self.strategy {
+            strategy.impose(&mut scenario);
+        }
+        scenario
+    }
+
     /// The command that runs this and tells it as a story.
     pub fn replay_command(&self) -> String {
         ReplayCommand(self).to_string()
@@ -158,9 +167,6 @@ pub fn profile_name(profile: Profile) -> &'static str {
 
 /// Carries out runs.
 pub trait Runner: Sync {
-    /// The scenario of a request, its strategy imposed.
-    fn scenario(&self, request: &RunRequest) -> Scenario;
-
     /// Runs it. Called on an OS thread that has run nothing else and ends afterwards.
     ///
     /// # Panics
@@ -450,15 +456,27 @@ mod tests {
     }
 
     #[test]
-    fn an_imposed_strategy_replaces_another_kind_and_keeps_its_own() {
-        let mut scenario = fake::scenario(1);
-        let drawn = scenario.strategy;
-        StrategyName::of(&drawn).impose(&mut scenario);
-        assert_eq!(scenario.strategy, drawn);
+    fn an_imposed_strategy_replaces_another_kind_keeps_its_own_and_changes_nothing_else() {
+        let mut replaced = 0;
+        for (seed, strategy) in (0..20).flat_map(|seed| StrategyName::ALL.map(|s| (seed, s))) {
+            let request = RunRequest { profile: Profile::Smoke, ..RunRequest::new(seed) };
+            let drawn = request.scenario();
+            let imposed = RunRequest { strategy: Some(strategy), ..request }.scenario();
+            imposed.validate().unwrap();
+            assert_eq!(StrategyName::of(&imposed.strategy), strategy);
+            replaced += usize::from(imposed.strategy != drawn.strategy);
+            let kept = StrategyName::of(&drawn.strategy) == strategy;
+            assert_eq!(kept, imposed.strategy == drawn.strategy);
+            assert_eq!(Scenario { strategy: drawn.strategy, ..imposed }, drawn);
+        }
+        assert_eq!(replaced, 20, "each seed was drawn with one of the two kinds");
+    }
+
+    #[test]
+    fn names_of_strategies_lead_back_to_them() {
         for strategy in StrategyName::ALL {
-            strategy.impose(&mut scenario);
-            assert_eq!(StrategyName::of(&scenario.strategy), strategy);
             assert_eq!(StrategyName::from_name(strategy.name()), Some(strategy));
         }
+        assert_eq!(StrategyName::from_name("luck"), None);
     }
 }

@@ -115,7 +115,7 @@ fn dispatch(
         Command::Replay(args) => replay(args, environment, runner, console),
         Command::Scenario(args) => {
             let request = args.request(environment)?;
-            writeln!(console.out, "{}", runner.scenario(&request))?;
+            writeln!(console.out, "{}", request.scenario())?;
             Ok(0)
         }
         Command::Oracles(ListArgs { json: true }) => Ok(json::oracles(console.out).map(|()| 0)?),
@@ -195,7 +195,7 @@ fn replay(
     console: &mut Console<'_>,
 ) -> Result<u8, Trouble> {
     let (request, is_terminal) = (args.request(environment)?, console.out_is_terminal);
-    text::opening(console.out, &request, &runner.scenario(&request), args.verbose)?;
+    text::opening(console.out, &request, &request.scenario(), args.verbose)?;
     console.out.flush()?;
     match judge(runner, &request) {
         Ok(judged) => {

@@ -7,6 +7,7 @@ use tandem::zoo::Defect;
 
 use super::*;
 use crate::report::{Oracle, REQUIRED};
+use crate::sweep::RunRequest;
 use crate::sweep::fake::Fake;
 
 /// Exit code, standard output, standard error.
@@ -182,7 +183,9 @@ fn help_is_no_error_and_tells_the_exit_codes() {
 fn a_scenario_prints_as_json_that_reads_back() {
     let (code, out, _) = tandem_sim(&Fake::default(), "scenario --seed 8");
     let scenario: crate::scenario::Scenario = serde_json::from_str(&out).unwrap();
-    assert_eq!((code, scenario.seed), (0, 8));
+    assert_eq!((code, scenario), (0, RunRequest::new(8).scenario()));
+    let (_, forced, _) = tandem_sim(&Fake::default(), "scenario --seed 8 --strategy starvation");
+    assert!(forced.contains("Starvation"), "{forced}");
 }
 
 #[test]
@@ -209,12 +212,14 @@ fn every_defect_expects_an_oracle_that_exists() {
 #[test]
 fn a_verbose_replay_shows_the_whole_scenario_and_the_counts() {
     let (_, brief, _) = tandem_sim(&Fake::default(), "replay --seed 20");
-    assert!(brief.contains("2 processes of 2 workers") && brief.contains("deletions"), "{brief}");
+    let drawn = RunRequest::new(20).scenario();
+    let shape = format!("{} processes of {} workers", drawn.processes, drawn.workers);
+    assert!(brief.contains(&shape) && brief.contains("200 operations"), "{brief}");
     assert!(brief.contains("run twice, with the same hash"), "{brief}");
     assert!(brief.ends_with("verdict: as promised\n"), "{brief}");
     let (code, verbose, _) = tandem_sim(&Fake::default(), "replay --seed 20 --verbose");
     assert_eq!(code, 0);
-    for part in ["\"walk_budget\": 8", "exercised", REQUIRED[3]] {
+    for part in ["\"walk_budget\":", "exercised", REQUIRED[3]] {
         assert!(verbose.contains(part) && !brief.contains(part), "{part}");
     }
 }

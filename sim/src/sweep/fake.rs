@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use super::{RunRequest, Runner};
 use crate::report::{Oracle, REQUIRED, RunReport, Violation};
-use crate::scenario::{Network, Policy, Profile, Scenario, SourceSpec, StrategyChoice, Swarm};
 
 /// Answers at once, and says of each seed what it was told to say.
 #[derive(Default)]
@@ -28,10 +27,6 @@ pub(crate) struct Fake {
 }
 
 impl Runner for Fake {
-    fn scenario(&self, request: &RunRequest) -> Scenario {
-        scenario(request.seed)
-    }
-
     fn run(&self, request: &RunRequest) -> RunReport {
         let seed = request.seed;
         self.threads.lock().unwrap().push(thread::current().id());
@@ -86,33 +81,4 @@ pub(crate) fn report(seed: u64) -> RunReport {
 pub(crate) fn violation(oracle: Oracle) -> Violation {
     let message = "since of u3 should be [9], but is [4]".to_string();
     Violation { oracle, at_ns: 1_500_000, message }
-}
-
-/// A scenario in which little happens.
-pub(crate) fn scenario(seed: u64) -> Scenario {
-    Scenario {
-        seed,
-        profile: Profile::Swarm,
-        processes: 2,
-        workers: 2,
-        policy: Policy::Gate,
-        walk_budget: 8,
-        network: Network { latency_ns_min: 1_000, latency_ns_max: 2_000 },
-        swarm: Swarm { deletions: true, ..Swarm::default() },
-        sources: vec![SourceSpec {
-            arity: 2,
-            keys: 5,
-            values: 9,
-            skew_percent: 0,
-            capacity: 16,
-            lag: 0,
-        }],
-        strategy: StrategyChoice::Random {
-            switch_per_mille: 10,
-            stall_per_myriad: 0,
-            stall_ns_max: 1,
-        },
-        operations: Vec::new(),
-        faults: Vec::new(),
-    }
 }
