@@ -72,8 +72,7 @@ impl WhatArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// The seeds from A on that are below B [env: TANDEM_SEEDS] [default: 0..1000]
-    #[arg(long, value_name = "A..B")]
+    #[arg(long, value_name = "A..B", help = seeds_help())]
     seeds: Option<Seeds>,
     /// A single seed [env: TANDEM_SEED]
     #[arg(long, value_name = "N", conflicts_with = "seeds")]
@@ -112,6 +111,10 @@ impl RunArgs {
         let given = parse_variable("TANDEM_JOBS", &environment.jobs)?;
         Ok(given.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)))
     }
+}
+
+fn seeds_help() -> String {
+    format!("The seeds from A on that are below B [env: TANDEM_SEEDS] [default: {DEFAULT_SEEDS}]")
 }
 
 #[derive(Debug, Args)]
