@@ -1,6 +1,6 @@
 //! Sweeps: one run after the other, over a range of seeds, on a few threads at once.
 //!
-//! A run says everything there is to say in a [`RunReport`]; a sweep adds those up into a [`Tally`].
+//! A run says everything there is to say in a [`RunReport`]; a sweep adds those up to a [`Tally`].
 //! How a run is carried out is behind the trait [`Runner`], so that what is here is tested without
 //! a world.
 //!
@@ -217,8 +217,8 @@ fn self_difference(first: &RunReport, again: &RunReport) -> Option<Violation> {
         format!("; the second run also violated {}: {}", violation.oracle, violation.message)
     });
     let message = format!(
-        "two runs of seed {} must have the same event hash, but the first has {:016x} ({} decisions) \
-         and the second {:016x} ({} decisions){fired}",
+        "two runs of seed {} must have the same event hash, but the first has {:016x} \
+         ({} decisions) and the second {:016x} ({} decisions){fired}",
         first.seed, first.hash, first.decisions, again.hash, again.decisions,
     );
     Some(Violation { oracle: Oracle::O11, at_ns: first.virtual_ns, message })

@@ -193,7 +193,7 @@ mod tests {
     use super::super::fake;
     use super::*;
 
-    /// The tally of this many seeds, each failing with one of these oracles in turn if there are any.
+    /// The tally of this many seeds, each failing of one of these oracles while there are some.
     fn tally(request: RunRequest, seeds: u64, oracles: &[Oracle]) -> Tally {
         let mut tally = Tally::new(request);
         for seed in 0..seeds {
