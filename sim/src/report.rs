@@ -3,6 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+/// The situations that a sweep of some size must have reached, or it has tested too little to be
+/// called green. A run reports each by this name in [`RunReport::sometimes`].
+pub const REQUIRED: [&str; 9] = [
+    "peek before publication",
+    "read during a merge",
+    "cancel before the answer",
+    "cancel during the answer",
+    "cancel after the answer",
+    "refusal after the controller gave up",
+    "compaction past a queued read",
+    "drop with readers queued",
+    "query over a placeholder",
+];
+
 /// The oracles, by the numbers that the design gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Oracle {

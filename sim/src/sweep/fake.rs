@@ -1,0 +1,84 @@
+//! A runner without a world, for tests.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use super::{RunRequest, Runner};
+use crate::report::{Oracle, REQUIRED, RunReport, Violation};
+
+/// Answers at once, and says of each seed what it was told to say.
+#[derive(Default)]
+pub(crate) struct Fake {
+    /// Seeds that fail, and of which oracle.
+    pub(crate) fails: Vec<(u64, Oracle)>,
+    /// Seeds that take longer than others.
+    pub(crate) slow: Vec<u64>,
+    /// Seeds whose hash is another one the second time.
+    pub(crate) wobbles: Vec<u64>,
+    /// Seeds on which the tool itself panics.
+    pub(crate) panics: Vec<u64>,
+    /// The seeds that were run, in order.
+    pub(crate) ran: Mutex<Vec<u64>>,
+    /// The threads they were run on.
+    pub(crate) threads: Mutex<Vec<ThreadId>>,
+}
+
+impl Runner for Fake {
+    fn run(&self, request: &RunRequest) -> RunReport {
+        let seed = request.seed;
+        self.threads.lock().unwrap().push(thread::current().id());
+        let before = {
+            let mut ran = self.ran.lock().unwrap();
+            ran.push(seed);
+            ran.iter().filter(|other| **other == seed).count() as u64 - 1
+        };
+        if self.slow.contains(&seed) {
+            thread::sleep(Duration::from_millis(30));
+        }
+        assert!(!self.panics.contains(&seed), "lost my way");
+        let mut report = report(seed);
+        if self.wobbles.contains(&seed) {
+            report.hash += before;
+        }
+        let fails = self.fails.iter().find(|(failing, _)| *failing == seed);
+        report.violation = fails.map(|(_, oracle)| violation(*oracle));
+        if report.violation.is_some() || request.tell_story {
+            report.story = vec!["something happened".to_string(), "and then another".to_string()];
+        }
+        report
+    }
+}
+
+/// So many jobs.
+pub(crate) fn jobs(count: usize) -> NonZeroUsize {
+    NonZeroUsize::new(count).expect("tests ask for at least one")
+}
+
+/// The report of a run in which all went well.
+pub(crate) fn report(seed: u64) -> RunReport {
+    RunReport {
+        seed,
+        violation: None,
+        decisions: 1_000 + seed,
+        virtual_ns: 2_000_000,
+        hash: seed.wrapping_mul(0x1234_5678_9abc_def1) + 7,
+        sometimes: REQUIRED.into_iter().map(|name| (name, 1)).collect(),
+        exercised: BTreeMap::from([("peeks", 50), ("ticks", 100 + seed)]),
+        checks: Oracle::ALL
+            .into_iter()
+            .filter(|oracle| *oracle != Oracle::O11)
+            .map(|oracle| (oracle, 3))
+            .collect(),
+        shape: (1 + seed as usize % 2, 2),
+        story: Vec::new(),
+    }
+}
+
+/// What an oracle says when it fires.
+pub(crate) fn violation(oracle: Oracle) -> Violation {
+    let message = "since of u3 should be [9], but is [4]".to_string();
+    Violation { oracle, at_ns: 1_500_000, message }
+}
