@@ -10,7 +10,7 @@ struct World;
 
 impl Runner for World {
     fn run(&self, request: &RunRequest) -> RunReport {
-        unimplemented!("the world of {request:?}")
+        tandem_sim::world::run(request)
     }
 }
 

@@ -24,9 +24,9 @@ use tokio::sync::Notify;
 
 use crate::report::{Oracle, RunReport};
 use crate::rng::Streams;
-use crate::scenario::{Fault, Scenario, StrategyChoice, Victim};
+use crate::scenario::{Fault, Scenario, StrategyChoice};
 use crate::sched::strategy::{Random, Starvation};
-use crate::sched::{Choice, Config, Outcome, Scheduler, Seeded, Source, ThreadId, Whom};
+use crate::sched::{Choice, Config, Kind, Outcome, Scheduler, Seeded, Source, ThreadId, Whom};
 use crate::sweep::RunRequest;
 
 mod client;
@@ -84,10 +84,7 @@ async fn sleep_until_ns(at_ns: u64) {
 
 /// Carries out one run.
 pub fn run(request: &RunRequest) -> RunReport {
-    let mut scenario = Scenario::from_seed(request.seed, request.profile);
-    if let Some(strategy) = request.strategy {
-        strategy.impose(&mut scenario);
-    }
+    let scenario = request.scenario();
     zoo::plant(request.plant);
     let streams = Streams::new(request.seed);
     let clusters = machine::clusters(&scenario);
@@ -166,21 +163,37 @@ fn decisions(scenario: &Scenario, streams: &Streams, healed: &Rc<Cell<bool>>) ->
     let healed = Rc::clone(healed);
     match scenario.strategy {
         StrategyChoice::Random { switch_per_mille, stall_per_myriad, .. } => {
-            let strategy = Random::per_mille(switch_per_mille).with_stalls(stall_per_myriad);
+            let stalls = (u64::from(stall_per_myriad) << 24) / 10_000;
+            let stalls = u32::try_from(stalls).unwrap_or(1 << 24);
+            let strategy = walk(switch_per_mille).with_stalls(stalls);
             Box::new(UntilHealed { inner: Seeded::new(random, strategy), healed })
         }
-        StrategyChoice::Starvation { victim, switch_per_mille, starve_ns, relief_ns } => {
-            let victim = match victim {
-                Victim::Runtime(role) => Whom::Group(machine::group(role)),
-                Victim::Worker { role, worker } => {
-                    Whom::Thread(machine::thread(scenario, role, worker))
-                }
-            };
-            let inner = Random::per_mille(switch_per_mille);
-            let strategy = Starvation::of(victim, inner, relief_ns, starve_ns);
+        StrategyChoice::Starvation { switch_per_mille, starve_ns, relief_ns, .. } => {
+            let strategy = Starvation::new(walk(switch_per_mille), relief_ns, starve_ns);
             Box::new(UntilHealed { inner: Seeded::new(random, strategy), healed })
         }
     }
+}
+
+/// A random walk that leaves a thread so many times in a thousand points, and less often inside long work.
+fn walk(switch_per_mille: u32) -> Random {
+    let chance = |per_mille: u32| u16::try_from((per_mille << 16) / 1_000).unwrap_or(u16::MAX);
+    let often = [
+        Kind::Lock,
+        Kind::Unlocked,
+        Kind::Swap,
+        Kind::Swapped,
+        Kind::Load,
+        Kind::Turn,
+        Kind::BeforePark,
+    ];
+    let seldom = [Kind::Merge, Kind::Records, Kind::Walked];
+    let walk = often.into_iter().fold(Random::default(), |walk, kind| {
+        walk.with_switch(kind, chance(switch_per_mille))
+    });
+    seldom
+        .into_iter()
+        .fold(walk, |walk, kind| walk.with_switch(kind, chance(switch_per_mille) / 4))
 }
 
 /// Makes the calm choice once everything is healed.

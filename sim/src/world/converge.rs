@@ -1,0 +1,154 @@
+//! The second phase: no faults, no new work. Everything must be answered, caught up, dropped, and leave nothing (O7).
+
+use std::rc::Rc;
+
+use tandem::repr::{Frontier, GlobalId, Timestamp, show};
+use timely::PartialOrder;
+
+use super::{CONVERGENCE_NS, World, client, now_ns, sleep_until_ns};
+use crate::report::Oracle;
+
+/// How often the state is looked at, in nanoseconds of virtual time.
+const LOOK_EVERY_NS: u64 = 200_000;
+
+/// Lets the world settle, then empties it.
+pub(super) async fn converge(world: &Rc<World>) {
+    let target = world.client.borrow_mut().settle();
+    client::flush(world);
+    if !until(world, |world| unsettled(world, target)).await {
+        return;
+    }
+    world.judge.at_rest();
+    if world.judge.failed() {
+        return;
+    }
+    world.client.borrow_mut().drop_all();
+    client::flush(world);
+    until(world, left_over).await;
+}
+
+/// Waits until nothing is missing any more. What is missing for too long is a violation.
+async fn until(world: &World, missing: impl Fn(&World) -> Vec<String>) -> bool {
+    let mut deadline_ns = now_ns() + CONVERGENCE_NS;
+    let clocks = world.machine.threads_of(None).into_iter();
+    let clocks = clocks.filter_map(|thread| world.machine.scheduler().clock_ns(thread));
+    // Stalls that began before are over when the clocks of those who were stalled have come.
+    deadline_ns = deadline_ns.max(clocks.max().unwrap_or(0) + CONVERGENCE_NS);
+    loop {
+        if world.judge.failed() {
+            return false;
+        }
+        world.judge.checked(Oracle::O7);
+        let missing = missing(world);
+        if missing.is_empty() {
+            return true;
+        }
+        if now_ns() >= deadline_ns {
+            let message = format!(
+                "{} ms after faults stopped: {}",
+                CONVERGENCE_NS / 1_000_000,
+                missing.join("; ")
+            );
+            world.judge.violated(Oracle::O7, now_ns(), message);
+            return false;
+        }
+        sleep_until_ns(now_ns() + LOOK_EVERY_NS).await;
+    }
+}
+
+/// What has not caught up with the sources.
+fn unsettled(world: &World, target: Timestamp) -> Vec<String> {
+    let client = world.client.borrow();
+    let mut missing = Vec::new();
+    for peek in world.judge.unanswered() {
+        missing.push(format!("{peek} is not answered"));
+    }
+    for id in client.waiting_for_names() {
+        missing.push(format!("the dropped {id} still holds its name"));
+    }
+    let upper = Frontier::from_elem(target);
+    let since = Frontier::from_elem(target - 1);
+    for id in client.indexes() {
+        let seen = client.controller().upper(id);
+        if seen != Some(&upper) {
+            let seen = seen.map_or("unknown".to_string(), show);
+            missing.push(format!("{id} is reported complete up to {seen}, not {}", show(&upper)));
+        }
+        let seen = client.controller().allowed(id);
+        if seen != Some(&since) {
+            let seen = seen.map_or("nothing".to_string(), show);
+            missing.push(format!("{id} is allowed to compact to {seen}, not {}", show(&since)));
+        }
+        missing.extend(traces(world, id, &upper));
+    }
+    missing.extend(transients(world));
+    // An index whose drop waits for what was built over it is still there.
+    missing.extend(slots(world, &client.controller().collections().collect::<Vec<_>>()));
+    missing
+}
+
+fn traces(world: &World, id: GlobalId, upper: &Frontier) -> Vec<String> {
+    let parts = world.judge.trace_uppers(id);
+    let expected = 2 * world.scenario.peers();
+    let mut missing = Vec::new();
+    if parts.len() != expected {
+        missing.push(format!("{id} has {} traces, not {expected}", parts.len()));
+    }
+    for (part, seen) in parts {
+        // Errors of inputs that can have none are complete for all times.
+        if !PartialOrder::less_equal(upper, &seen) {
+            let seen = show(&seen);
+            missing.push(format!("{id} {:?} of worker {} has upper {seen}", part.half, part.worker));
+        }
+    }
+    missing
+}
+
+/// Interactive workers that still have something.
+fn transients(world: &World) -> Vec<String> {
+    let populations = world.machine.populations();
+    let interactive = populations.iter().enumerate().skip(world.scenario.peers());
+    interactive
+        .filter(|(_, population)| **population != (0, 0))
+        .map(|(worker, (collections, peeks))| {
+            let worker = worker - world.scenario.peers();
+            format!("interactive worker {worker} has {collections} collections and {peeks} peeks")
+        })
+        .collect()
+}
+
+/// Slots that belong to no live index, or that nobody has published.
+fn slots(world: &World, live: &[GlobalId]) -> Vec<String> {
+    let mut orphans = Vec::new();
+    for (process, registry) in world.machine.registries().iter().enumerate() {
+        for (id, worker, published) in registry.slots() {
+            if !published || !live.contains(&id) {
+                let state = if published { "published" } else { "unpublished" };
+                orphans.push(format!("process {process} keeps a {state} slot of {id} for worker {worker}"));
+            }
+        }
+    }
+    orphans
+}
+
+/// What is left when every index was dropped.
+fn left_over(world: &World) -> Vec<String> {
+    let client = world.client.borrow();
+    let mut left = Vec::new();
+    let controller = client.controller();
+    let sources = world.scenario.sources.len();
+    let collections: Vec<_> = controller.collections().skip(sources).collect();
+    if !collections.is_empty() {
+        left.push(format!("the controller keeps {collections:?}"));
+    }
+    if controller.holds_len() > 0 {
+        left.push(format!("the controller has {} holds of readers", controller.holds_len()));
+    }
+    for (thread, (collections, peeks)) in world.machine.populations().into_iter().enumerate() {
+        if (collections, peeks) != (0, 0) {
+            left.push(format!("thread {thread} has {collections} collections and {peeks} peeks"));
+        }
+    }
+    left.extend(slots(world, &[]));
+    left
+}

@@ -1,0 +1,272 @@
+//! Hands every fact of a run to the oracles, the counters and the story.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+
+use tandem::env::{Activity, Event, Role};
+use tandem::protocol::PeekId;
+use tandem::repr::{Frontier, GlobalId};
+
+use super::now_ns;
+use crate::oracle::memory::MemoryOracle;
+use crate::oracle::once::OnceOracle;
+use crate::oracle::pins::PinOracle;
+use crate::oracle::reads::ReadOracle;
+use crate::oracle::sometimes::Sometimes;
+use crate::oracle::{Asked, Reads, Verdict, isolation, tell};
+use crate::report::{Oracle, RunReport};
+use crate::scenario::{Fault, Operation, Scenario};
+use crate::sched::{Blocked, Observer, ThreadId};
+
+/// How many lines of a story are kept, unless all are wanted.
+const STORY_LINES: usize = 200_000;
+
+/// Everything that watches a run.
+pub(super) struct Judge {
+    threads: RefCell<Vec<(String, Role)>>,
+    verdict: RefCell<Verdict>,
+    reads: RefCell<Reads>,
+    once: RefCell<OnceOracle>,
+    pins: RefCell<PinOracle>,
+    captures: RefCell<ReadOracle>,
+    memory: RefCell<MemoryOracle>,
+    sometimes: RefCell<Sometimes>,
+    exercised: RefCell<BTreeMap<&'static str, u64>>,
+    story: RefCell<Option<VecDeque<String>>>,
+    over: Cell<bool>,
+}
+
+impl Judge {
+    pub(super) fn new(scenario: &Scenario, tell_story: bool) -> Judge {
+        let kinds = Operation::KINDS.iter().chain(&Fault::KINDS);
+        Judge {
+            threads: RefCell::default(),
+            verdict: RefCell::default(),
+            reads: RefCell::default(),
+            once: RefCell::default(),
+            pins: RefCell::default(),
+            captures: RefCell::default(),
+            memory: RefCell::default(),
+            sometimes: RefCell::new(Sometimes::new(scenario.peers())),
+            exercised: RefCell::new(kinds.map(|kind| (*kind, 0)).collect()),
+            story: RefCell::new(tell_story.then(VecDeque::new)),
+            over: Cell::new(false),
+        }
+    }
+
+    /// Introduces a thread of the machine.
+    pub(super) fn thread(&self, id: u64, name: String, role: Role) {
+        let mut threads = self.threads.borrow_mut();
+        assert_eq!(threads.len() as u64, id, "threads are introduced in order");
+        threads.push((name, role));
+    }
+
+    /// Counts something that was done.
+    pub(super) fn exercised(&self, what: &'static str) {
+        *self.exercised.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    /// Counts a situation that only the client can see.
+    pub(super) fn sometimes(&self, situation: &'static str) {
+        self.sometimes.borrow_mut().count(situation);
+    }
+
+    pub(super) fn violated(&self, oracle: Oracle, at_ns: u64, message: String) {
+        self.tell(at_ns, "judge", || format!("{oracle} violated: {message}"));
+        self.verdict.borrow_mut().violated(oracle, at_ns, message);
+    }
+
+    pub(super) fn checked(&self, oracle: Oracle) {
+        self.verdict.borrow_mut().checked(oracle);
+    }
+
+    /// Whether some oracle has fired.
+    pub(super) fn failed(&self) -> bool {
+        self.verdict.borrow().violation().is_some()
+    }
+
+    /// Adds a line to the story, if one is told.
+    pub(super) fn tell(&self, at_ns: u64, who: &str, line: impl FnOnce() -> String) {
+        if let Some(story) = &mut *self.story.borrow_mut() {
+            if story.len() == STORY_LINES {
+                story.pop_front();
+            }
+            let (micros, nanos) = (at_ns / 1_000, at_ns % 1_000);
+            story.push_back(format!("{micros:>8}.{nanos:03} us  {who:<8} {}", line()));
+        }
+    }
+
+    /// The client asked for a read.
+    pub(super) fn asked(&self, peek: PeekId, asked: Asked) {
+        self.once.borrow_mut().asked(peek);
+        self.reads.borrow_mut().insert(peek, asked);
+    }
+
+    /// The controller gave up on a read. Whether it was still unanswered.
+    pub(super) fn gave_up(&self, peek: PeekId) -> bool {
+        let mut reads = self.reads.borrow_mut();
+        let read = reads.get_mut(&peek).expect("only what was asked is cancelled");
+        read.given_up |= !read.answered;
+        !read.answered
+    }
+
+    /// The controller got the answer of a read. Gives what had been asked.
+    pub(super) fn responded(&self, peek: PeekId) -> Option<Asked> {
+        self.once.borrow_mut().responded(now_ns(), peek, &mut self.verdict.borrow_mut());
+        let mut reads = self.reads.borrow_mut();
+        let read = reads.get_mut(&peek)?;
+        read.answered = true;
+        Some(read.clone())
+    }
+
+    /// What was asked under this name.
+    pub(super) fn asked_of(&self, peek: PeekId) -> Option<Asked> {
+        self.reads.borrow().get(&peek).cloned()
+    }
+
+    /// Where oracles of the client's record what they find.
+    pub(super) fn verdict(&self) -> std::cell::RefMut<'_, Verdict> {
+        self.verdict.borrow_mut()
+    }
+
+    /// Whether some worker refused its part of a read.
+    pub(super) fn was_refused(&self, peek: PeekId) -> bool {
+        self.captures.borrow().was_refused(peek)
+    }
+
+    /// The peeks without a response.
+    pub(super) fn unanswered(&self) -> Vec<PeekId> {
+        self.once.borrow().missing()
+    }
+
+    /// The upper of every trace of an index, by worker and half.
+    pub(super) fn trace_uppers(&self, id: GlobalId) -> Vec<(tandem::env::PartName, Frontier)> {
+        self.pins.borrow().uppers(id)
+    }
+
+    /// Judges traces when nothing happens any more.
+    pub(super) fn at_rest(&self) {
+        self.pins.borrow().at_rest(now_ns(), &mut self.verdict.borrow_mut());
+    }
+
+    /// All threads are gone: what follows is no fact of the system.
+    pub(super) fn ended(&self) {
+        self.over.set(true);
+    }
+
+    pub(super) fn check_memory(&self, at_ns: u64) {
+        let failed = self.failed();
+        let mut verdict = self.verdict.borrow_mut();
+        // A run that was cut short by a panic may have torn down what it should not have.
+        if !failed {
+            self.memory.borrow().after_the_end(at_ns, &mut verdict);
+        }
+    }
+
+    /// What the run came to.
+    pub(super) fn report(
+        &self,
+        seed: u64,
+        shape: (usize, usize),
+        virtual_ns: u64,
+        decisions: u64,
+        hash: u64,
+    ) -> RunReport {
+        let verdict = self.verdict.borrow();
+        RunReport {
+            seed,
+            violation: verdict.violation().cloned(),
+            decisions,
+            virtual_ns,
+            hash,
+            sometimes: self.sometimes.borrow().counts().clone(),
+            exercised: self.exercised.borrow().clone(),
+            checks: verdict.checks().clone(),
+            shape,
+            story: self.story.take().map(Vec::from).unwrap_or_default(),
+        }
+    }
+
+    fn name(&self, thread: ThreadId) -> String {
+        match self.threads.borrow().get(thread.0 as usize) {
+            Some((name, _)) => name.clone(),
+            None => "driver".to_string(),
+        }
+    }
+
+    fn role(&self, thread: ThreadId) -> Option<Role> {
+        self.threads.borrow().get(thread.0 as usize).map(|(_, role)| *role)
+    }
+
+    fn judge_event(&self, now: u64, event: &Event) {
+        let (reads, verdict) = (&*self.reads.borrow(), &mut *self.verdict.borrow_mut());
+        match event {
+            Event::Rejected { role, message } => {
+                verdict.violated(Oracle::O8, now, format!("{role:?} rejected a command: {message}"));
+            }
+            Event::PeekAnswered { role: Role::Interactive, .. } => verdict.checked(Oracle::O10),
+            Event::CommandApplied { .. } => verdict.checked(Oracle::O8),
+            _ => {}
+        }
+        self.pins.borrow_mut().event(now, event, verdict);
+        self.captures.borrow_mut().event(now, event, reads, verdict);
+    }
+}
+
+impl Observer for Judge {
+    fn event(&self, now: u64, thread: ThreadId, event: &Event) {
+        self.memory.borrow_mut().event(event);
+        if self.over.get() {
+            return;
+        }
+        if self.story.borrow().is_some()
+            && let Some(line) = tell(event)
+        {
+            self.tell(now, &self.name(thread), || line);
+        }
+        self.judge_event(now, event);
+        self.sometimes.borrow_mut().event(thread.0, event, &self.reads.borrow());
+    }
+
+    fn begin(&self, _now: u64, thread: ThreadId, activity: Activity) {
+        self.sometimes.borrow_mut().begin(thread.0, activity);
+    }
+
+    fn end(&self, _now: u64, thread: ThreadId, activity: Activity) {
+        self.sometimes.borrow_mut().end(thread.0, activity);
+    }
+
+    fn switch(&self, _now: u64, from: ThreadId, _to: ThreadId) {
+        self.sometimes.borrow_mut().switch(from.0);
+    }
+
+    fn blocked(&self, now: u64, blocked: &Blocked) {
+        let (waiter, holder) = (blocked.waiter, blocked.holder);
+        let Some(waiter_role) = self.role(waiter) else { return };
+        self.sometimes(match waiter_role {
+            Role::Interactive => "interactive blocked on a lock",
+            _ => "maintenance blocked on a lock",
+        });
+        let holder_name = holder.map_or("nobody known".to_string(), |holder| self.name(holder));
+        self.tell(now, &self.name(waiter), || {
+            format!(
+                "waits for the lock of a {}, held by {holder_name} in {:?}",
+                blocked.lock, blocked.holder_activities
+            )
+        });
+        if let Some(holder_role) = holder.and_then(|holder| self.role(holder)) {
+            isolation::blocked(
+                now,
+                (&self.name(waiter), waiter_role),
+                blocked.lock,
+                (&holder_name, holder_role),
+                &blocked.holder_activities,
+                &mut self.verdict.borrow_mut(),
+            );
+        }
+    }
+
+    fn stalled(&self, now: u64, thread: ThreadId, stall_ns: u64) {
+        self.tell(now, &self.name(thread), || format!("is stalled for {} us", stall_ns / 1_000));
+    }
+}
