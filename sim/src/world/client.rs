@@ -500,6 +500,9 @@ impl Client {
             let by = target - self.sources[source].upper;
             self.append(source, Vec::new(), by);
         }
+        for index in &mut self.recreating {
+            index.lag = 0;
+        }
         for index in &self.live {
             let policy = ReadPolicy::LagBy(0);
             self.controller.set_read_policy(index.id, policy).expect("a live index");

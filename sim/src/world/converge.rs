@@ -64,7 +64,10 @@ fn unsettled(world: &World, target: Timestamp) -> Vec<String> {
         missing.push(format!("{peek} is not answered"));
     }
     for id in client.waiting_for_names() {
-        missing.push(format!("the dropped {id} still holds its name"));
+        // Unless what was built over it keeps it.
+        if client.controller().holds(id).is_empty() {
+            missing.push(format!("the dropped {id} still holds its name"));
+        }
     }
     let upper = Frontier::from_elem(target);
     let since = Frontier::from_elem(target - 1);
@@ -74,10 +77,11 @@ fn unsettled(world: &World, target: Timestamp) -> Vec<String> {
             let seen = seen.map_or("unknown".to_string(), show);
             missing.push(format!("{id} is reported complete up to {seen}, not {}", show(&upper)));
         }
-        let seen = client.controller().allowed(id);
+        let seen = client.controller().since(id);
         if seen != Some(&since) {
             let seen = seen.map_or("nothing".to_string(), show);
-            missing.push(format!("{id} is allowed to compact to {seen}, not {}", show(&since)));
+            let (since, holds) = (show(&since), client.controller().holds(id));
+            missing.push(format!("{id} has since {seen}, not {since}; held by {holds:?}"));
         }
         missing.extend(traces(world, id, &upper));
     }
