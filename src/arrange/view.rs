@@ -265,7 +265,8 @@ where
         (None, None) => true,
         _ => false,
     };
-    same_batch && left.desc == right.desc
+    // A span is described anew only when it is merged with a neighbour, which moves a bound.
+    same_batch && left.lower() == right.lower() && left.upper() == right.upper()
 }
 
 #[cfg(test)]
