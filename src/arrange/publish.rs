@@ -12,8 +12,8 @@
 //! long as it likes comes between two publications, under no lock (H7).
 //!
 //! A busy arrangement is published once a round: an allowed compaction waits for the next view, and
-//! so does what a tick merged. When the arrangement falls silent, the tick has the operator run once
-//! more.
+//! so does what a tick merged. When the arrangement falls silent, the tick has the operator run
+//! once more.
 //!
 //! Freeing a big batch takes long, and whoever drops the last reference pays. A view that is
 //! swapped out is therefore kept until only its publisher holds it, and freed on the publisher's
@@ -411,6 +411,50 @@ mod tests {
             }
             assert_eq!(point.load().upper(), &at(99));
             assert!(point.load().chain().len() < 5, "empty spans merge");
+        });
+    }
+
+    #[test]
+    fn what_a_tick_merged_is_published_by_the_next_step_or_at_once_when_the_operator_has_gone() {
+        timely::execute_directly(|worker| {
+            let (point, mut maintained) = maintained(worker);
+            let batches = |point: &TestPoint| point.load().batches().count();
+            maintained.rounds(worker, 8);
+            assert_eq!(batches(&point), 8, "nothing may merge before a tick");
+            maintained.publisher.tick();
+            assert_eq!(batches(&point), 8);
+            worker.step();
+            let merged = batches(&point);
+            assert!(merged < 8);
+
+            maintained.round();
+            maintained.input.close();
+            while worker.has_dataflows() {
+                worker.step();
+            }
+            assert_eq!(batches(&point), merged + 1);
+            maintained.publisher.tick();
+            assert!(batches(&point) <= merged, "no step would publish it");
+        });
+    }
+
+    #[test]
+    fn a_silent_arrangement_is_published_and_activated_no_more() {
+        timely::execute_directly(|worker| {
+            let (point, mut maintained) = maintained(worker);
+            maintained.rounds(worker, 8);
+            maintained.compact(worker, 7);
+            let view = point.load();
+            for _ in 0..10 {
+                worker.step();
+                maintained.publisher.tick();
+                let active = Cell::new(false);
+                let activations = worker.activations();
+                activations.borrow_mut().advance();
+                activations.borrow().map_active(|_| active.set(true));
+                assert!(!active.get(), "a worker with nothing to do may park");
+            }
+            assert!(Arc::ptr_eq(&view, &point.load()));
         });
     }
 
