@@ -696,7 +696,7 @@ mod tests {
                     let time = *maintained.input.time() + 1;
                     maintained.rounds(worker, time);
                     maintained.compact(worker, time - 1);
-                    if time % 64 == 0 {
+                    if time.is_multiple_of(64) {
                         std::thread::yield_now();
                     }
                 }
