@@ -585,8 +585,8 @@ mod tests {
             let mut right = Maintained::new(worker, &two);
             left.rounds(worker, 24);
             right.rounds(worker, 20);
-            left.compact(7);
-            right.compact(10);
+            left.compact(worker, 7);
+            right.compact(worker, 10);
             let straddles = |point: &TestPoint| {
                 let view = point.load();
                 view.chain().any(|span| {
@@ -642,8 +642,8 @@ mod tests {
             step_until(worker, || query.gate.captured());
             left.rounds(worker, 20);
             right.rounds(worker, 20);
-            left.compact(19);
-            right.compact(19);
+            left.compact(worker, 19);
+            right.compact(worker, 19);
             assert!(query.joined.borrow().is_empty(), "nothing is emitted before it starts");
             query.finish(worker);
             query.assert_equals(&left, &right, 5, 10);
@@ -658,7 +658,7 @@ mod tests {
             let mut right = Maintained::new(worker, &two);
             left.rounds(worker, 10);
             right.rounds(worker, 10);
-            right.compact(6);
+            right.compact(worker, 6);
             let query = Query::new(worker, (&one, &two), 5, 8);
             query.start.fire();
             step_until(worker, || {
@@ -727,7 +727,7 @@ mod tests {
             // Silence at first: the captured chain begins with spans that hold no updates.
             maintained.seal(worker, 2);
             maintained.rounds(worker, 14);
-            maintained.compact(5);
+            maintained.compact(worker, 5);
             step_until(worker, || probe.done());
             assert!(gate.captured());
             for time in 6..12 {
@@ -754,7 +754,7 @@ mod tests {
                 }
                 for time in 11..200 {
                     left.rounds(worker, time);
-                    left.compact(time - 1);
+                    left.compact(worker, time - 1);
                 }
                 let state = left.publisher.state().expect("open");
                 if let Some(query) = query {
@@ -795,8 +795,8 @@ mod tests {
             let query = Query::new(worker, (&one, &two), 9, 10);
             step_until(worker, || query.gate.captured());
             left.rounds(worker, 40);
-            left.compact(39);
-            right.compact(5);
+            left.compact(worker, 39);
+            right.compact(worker, 5);
             let own = || {
                 let (left, right) = (left.publisher.state(), right.publisher.state());
                 (left.expect("open").batches + right.expect("open").batches) as i64
@@ -829,7 +829,7 @@ mod tests {
             let point = Arc::new(TestPoint::new(name(1)));
             let mut maintained = Maintained::new(worker, &point);
             maintained.rounds(worker, 8);
-            maintained.compact(4);
+            maintained.compact(worker, 4);
             let mut agent = maintained.publisher.trace().expect("open");
             let (start, probe) = (StartSignal::new(), ProbeHandle::new());
             let emitted = worker.dataflow(|scope| {
@@ -855,7 +855,7 @@ mod tests {
                 assert_eq!(accumulate(&emitted, time), expected, "at {time}");
             }
             assert!(emitted.borrow().iter().all(|(_, time, _)| (6..12).contains(time)));
-            maintained.compact(19);
+            maintained.compact(worker, 19);
             let state = maintained.publisher.state().expect("open");
             assert_eq!(state.logical, at(19), "an import that reached its end holds nothing back");
         });
@@ -867,7 +867,7 @@ mod tests {
             let point = Arc::new(TestPoint::new(name(1)));
             let mut maintained = Maintained::new(worker, &point);
             maintained.rounds(worker, 8);
-            maintained.compact(4);
+            maintained.compact(worker, 4);
             let mut agent = maintained.publisher.trace().expect("open");
             worker.dataflow(|scope| {
                 let import =

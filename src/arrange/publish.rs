@@ -7,8 +7,13 @@
 //!
 //! It adds no compaction floor. Its handle goes where [`Publisher::allow_compaction`] says (H1) and
 //! its physical frontier trails at the upper it last published. Compaction is announced before it
-//! happens: a reader never holds a view that claims more than its batches can tell (H6). And the
-//! call that may merge for as long as it likes comes between two publications, under no lock (H7).
+//! happens: the handle goes only where the published `since` is already, so that a reader never
+//! holds a view that claims more than its batches can tell (H6). And the call that may merge for as
+//! long as it likes comes between two publications, under no lock (H7).
+//!
+//! A busy arrangement is published once a round: an allowed compaction waits for the next view, and
+//! so does what a tick merged. When the arrangement falls silent, the tick has the operator run
+//! once more.
 //!
 //! Freeing a big batch takes long, and whoever drops the last reference pays. A view that is
 //! swapped out is therefore kept until only its publisher holds it, and freed on the publisher's
@@ -21,13 +26,16 @@ use std::sync::Arc;
 use differential_dataflow::lattice::Lattice;
 use differential_dataflow::operators::arrange::Arranged;
 use differential_dataflow::trace::TraceReader;
+use timely::PartialOrder;
+use timely::dataflow::Stream;
 use timely::dataflow::channels::pact::Pipeline;
-use timely::dataflow::operators::Operator;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::Antichain;
+use timely::scheduling::Activator;
 
 use super::batch::{SharedData, SharedDiff, SharedTime};
 use super::point::Point;
-use super::spine::ArcAgent;
+use super::spine::{ArcAgent, ArcSpan};
 use super::view::View;
 use crate::planted;
 
@@ -71,6 +79,8 @@ struct Shared<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     point: Arc<Point<K, V, T, R>>,
     /// Absent once closed.
     source: RefCell<Option<Source<K, V, T, R>>>,
+    /// Runs the publishing operator; absent once that has gone.
+    operator: RefCell<Option<Activator>>,
 }
 
 /// The arrangement, and what was last published of it.
@@ -105,16 +115,12 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         let version = version(&agent);
         point.publish(Arc::clone(&current));
         let source = Source { agent, allowed, current, version, retired: Vec::new() };
-        let shared = Rc::new(Shared { point, source: RefCell::new(Some(source)) });
-
-        let mut watch = Watch { shared: Rc::downgrade(&shared), ended: false };
-        arranged.stream.clone().sink(Pipeline, "Publish", move |(input, frontier)| {
-            input.for_each(|_, spans| spans.clear());
-            watch.ended = frontier.is_empty();
-            if let Some(shared) = watch.shared.upgrade() {
-                shared.with_source((), |source| source.refresh(&shared.point));
-            }
+        let shared = Rc::new(Shared {
+            point,
+            source: RefCell::new(Some(source)),
+            operator: RefCell::new(None),
         });
+        publish_along(arranged.stream.clone(), &shared);
         Publisher { shared }
     }
 
@@ -137,19 +143,22 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         if frontier.is_empty() {
             return self.close();
         }
-        self.shared.with_source((), |source| source.allow(&self.shared.point, frontier));
+        self.shared.with_source((), |source| source.allowed = source.allowed.join(frontier));
     }
 
-    /// Maintenance: lets the trace merge what is published, publishes what came of it, and frees
-    /// what readers left.
+    /// Maintenance: lets the trace compact and merge as far as was published, and frees what
+    /// readers left.
     ///
-    /// May merge for as long as the trace likes.
+    /// May merge for as long as the trace likes. What comes of it is published with the next view,
+    /// at the latest in the worker's next step, for which this activates the publishing operator.
     pub fn tick(&self) {
         self.shared.with_source((), |source| {
             let point = &self.shared.point;
             source.refresh(point);
-            source.let_merge(point);
-            source.refresh(point);
+            source.compact(point);
+            if source.is_stale() && !self.shared.activate() {
+                source.refresh(point);
+            }
             source.free_retired();
         });
     }
@@ -175,6 +184,12 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
 }
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Shared<K, V, T, R> {
+    /// Has the publishing operator run in the worker's next step, if it still exists.
+    fn activate(&self) -> bool {
+        let operator = self.operator.borrow();
+        operator.as_ref().map(Activator::activate).is_some()
+    }
+
     fn with_source<O>(&self, closed: O, logic: impl FnOnce(&mut Source<K, V, T, R>) -> O) -> O {
         self.source.borrow_mut().as_mut().map_or(closed, logic)
     }
@@ -199,6 +214,32 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Drop for Shared
     }
 }
 
+/// Publishes whenever `stream` moves, and whenever its operator is activated.
+fn publish_along<K, V, T, R>(
+    stream: Stream<'_, T, Vec<ArcSpan<K, V, T, R>>>,
+    shared: &Rc<Shared<K, V, T, R>>,
+) where
+    K: SharedData,
+    V: SharedData,
+    T: SharedTime,
+    R: SharedDiff,
+{
+    let mut builder = OperatorBuilder::new("Publish".to_string(), stream.scope());
+    let address = builder.operator_info().address;
+    *shared.operator.borrow_mut() = Some(stream.scope().activator_for(address));
+    let mut input = builder.new_input(stream, Pipeline);
+    let mut watch = Watch { shared: Rc::downgrade(shared), ended: false };
+    builder.build(move |_| {
+        move |frontiers| {
+            input.for_each(|_, spans| spans.clear());
+            watch.ended = frontiers[0].is_empty();
+            if let Some(shared) = watch.shared.upgrade() {
+                shared.with_source((), |source| source.refresh(&shared.point));
+            }
+        }
+    });
+}
+
 /// Tells an arrangement whose inputs have ended, which stays readable, from one whose dataflow was
 /// dropped.
 ///
@@ -211,11 +252,11 @@ struct Watch<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Drop for Watch<K, V, T, R> {
     fn drop(&mut self) {
-        if !self.ended
-            && !std::thread::panicking()
-            && let Some(shared) = self.shared.upgrade()
-        {
-            shared.close();
+        if let Some(shared) = self.shared.upgrade() {
+            shared.operator.take();
+            if !self.ended && !std::thread::panicking() {
+                shared.close();
+            }
         }
     }
 }
@@ -231,15 +272,17 @@ where
 }
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Source<K, V, T, R> {
-    fn refresh(&mut self, point: &Point<K, V, T, R>) {
-        let version = version(&self.agent);
-        if version != self.version {
-            self.version = version;
-            self.republish(point);
-        }
+    /// Whether there is something to publish, or may be.
+    fn is_stale(&self) -> bool {
+        version(&self.agent) != self.version
+            || !PartialOrder::less_equal(&self.allowed, self.current.since())
     }
 
-    fn republish(&mut self, point: &Point<K, V, T, R>) {
+    fn refresh(&mut self, point: &Point<K, V, T, R>) {
+        if !self.is_stale() {
+            return;
+        }
+        self.version = version(&self.agent);
         if let Some(view) = self.current.successor(&mut self.agent, &self.allowed) {
             let before = std::mem::replace(&mut self.current, Arc::new(view));
             point.publish(Arc::clone(&self.current));
@@ -248,21 +291,12 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Source<K, V, T,
         }
     }
 
-    fn allow(&mut self, point: &Point<K, V, T, R>, frontier: &Antichain<T>) {
-        let allowed = self.allowed.join(frontier);
-        if allowed == self.allowed {
-            return;
+    /// Lets the trace go where the current view is.
+    fn compact(&mut self, point: &Point<K, V, T, R>) {
+        let (since, upper) = (self.current.since(), self.current.upper());
+        if self.agent.get_logical_compaction() != since.borrow() && !planted!(FrozenPublisher) {
+            self.agent.set_logical_compaction(since.borrow());
         }
-        self.allowed = allowed;
-        self.version = version(&self.agent);
-        self.republish(point);
-        if !planted!(FrozenPublisher) {
-            self.agent.set_logical_compaction(self.allowed.borrow());
-        }
-    }
-
-    fn let_merge(&mut self, point: &Point<K, V, T, R>) {
-        let upper = self.current.upper();
         if self.agent.get_physical_compaction() != upper.borrow() {
             let _locked = planted!(MergeUnderLock).then(|| point.lock());
             self.agent.set_physical_compaction(upper.borrow());
@@ -325,7 +359,7 @@ mod tests {
             let (_point, mut maintained) = maintained(worker);
             for time in 1..200 {
                 maintained.rounds(worker, time);
-                maintained.compact(time - 1);
+                maintained.compact(worker, time - 1);
                 let state = maintained.publisher.state().expect("open");
                 assert_eq!((state.logical, state.physical), (at(time - 1), at(time)));
                 assert_eq!(state.upper, at(time));
@@ -344,7 +378,7 @@ mod tests {
             plant(Some(Defect::FrozenPublisher));
             let (point, mut maintained) = maintained(worker);
             maintained.rounds(worker, 20);
-            maintained.compact(19);
+            maintained.compact(worker, 19);
             plant(None);
             assert_eq!(maintained.publisher.state().expect("open").logical, at(0));
             assert_eq!(point.load().since(), &at(19));
@@ -356,10 +390,10 @@ mod tests {
         timely::execute_directly(|worker| {
             let (point, mut maintained) = maintained(worker);
             maintained.rounds(worker, 5);
-            maintained.compact(3);
+            maintained.compact(worker, 3);
             let before = point.load();
-            maintained.compact(3);
-            maintained.compact(2);
+            maintained.compact(worker, 3);
+            maintained.compact(worker, 2);
             maintained.publisher.refresh();
             step_some(worker);
             assert!(Arc::ptr_eq(&before, &point.load()));
@@ -373,10 +407,54 @@ mod tests {
             let (point, mut maintained) = maintained(worker);
             for time in 1..100 {
                 maintained.seal(worker, time);
-                maintained.compact(time - 1);
+                maintained.compact(worker, time - 1);
             }
             assert_eq!(point.load().upper(), &at(99));
             assert!(point.load().chain().len() < 5, "empty spans merge");
+        });
+    }
+
+    #[test]
+    fn what_a_tick_merged_is_published_by_the_next_step_or_at_once_when_the_operator_has_gone() {
+        timely::execute_directly(|worker| {
+            let (point, mut maintained) = maintained(worker);
+            let batches = |point: &TestPoint| point.load().batches().count();
+            maintained.rounds(worker, 8);
+            assert_eq!(batches(&point), 8, "nothing may merge before a tick");
+            maintained.publisher.tick();
+            assert_eq!(batches(&point), 8);
+            worker.step();
+            let merged = batches(&point);
+            assert!(merged < 8);
+
+            maintained.round();
+            maintained.input.close();
+            while worker.has_dataflows() {
+                worker.step();
+            }
+            assert_eq!(batches(&point), merged + 1);
+            maintained.publisher.tick();
+            assert!(batches(&point) <= merged, "no step would publish it");
+        });
+    }
+
+    #[test]
+    fn a_silent_arrangement_is_published_and_activated_no_more() {
+        timely::execute_directly(|worker| {
+            let (point, mut maintained) = maintained(worker);
+            maintained.rounds(worker, 8);
+            maintained.compact(worker, 7);
+            let view = point.load();
+            for _ in 0..10 {
+                worker.step();
+                maintained.publisher.tick();
+                let active = Cell::new(false);
+                let activations = worker.activations();
+                activations.borrow_mut().advance();
+                activations.borrow().map_active(|_| active.set(true));
+                assert!(!active.get(), "a worker with nothing to do may park");
+            }
+            assert!(Arc::ptr_eq(&view, &point.load()));
         });
     }
 
@@ -423,6 +501,7 @@ mod tests {
                 }
             })));
             maintained.publisher.allow_compaction(&at(7));
+            maintained.publisher.tick();
             counting.hook.replace(None);
             assert_eq!(swaps.get(), 1);
             assert_eq!(maintained.publisher.state().expect("open").logical, at(7));
@@ -446,7 +525,7 @@ mod tests {
                     reads.set(reads.get() + 1);
                 }
             })));
-            maintained.compact(1);
+            maintained.compact(worker, 1);
             counting.hook.replace(None);
             assert!(read.get() > 5, "the tick merges in slices");
         });
@@ -474,7 +553,7 @@ mod tests {
             let held = point.load();
             let batches = held.batches().count() as i64;
             maintained.rounds(worker, 128);
-            maintained.compact(127);
+            maintained.compact(worker, 127);
             let state = maintained.publisher.state().expect("open");
             assert!(counting.live_batches.get() > state.batches as i64);
             assert!(counting.live_batches.get() <= state.batches as i64 + batches);
@@ -497,7 +576,7 @@ mod tests {
                 for time in 1..60u64 {
                     (0..time * 37 % 211).for_each(|key| maintained.update(key, time, 1));
                     maintained.seal(worker, time);
-                    maintained.compact(time / 2);
+                    maintained.compact(worker, time / 2);
                 }
                 if let Some((counting, _)) = &counting {
                     assert!(counting.merge_points.get() > 100);
@@ -616,8 +695,8 @@ mod tests {
                 while distinct.load(Ordering::SeqCst) < TIMES {
                     let time = *maintained.input.time() + 1;
                     maintained.rounds(worker, time);
-                    maintained.compact(time - 1);
-                    if time % 64 == 0 {
+                    maintained.compact(worker, time - 1);
+                    if time.is_multiple_of(64) {
                         std::thread::yield_now();
                     }
                 }

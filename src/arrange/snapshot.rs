@@ -229,7 +229,7 @@ mod tests {
         timely::execute_directly(|worker| {
             let (point, mut maintained) = maintained(worker);
             maintained.rounds(worker, 30);
-            maintained.compact(12);
+            maintained.compact(worker, 12);
             let widest = point.load().chain().filter(|span| span.has_updates()).count();
             assert!(widest < 10, "batches of several rounds are one");
             for time in 12..30 {
@@ -249,7 +249,7 @@ mod tests {
             let snapshot = point.snapshot_at(&5).expect("readable");
             let expected = contents(&maintained.history, 5);
             maintained.rounds(worker, 40);
-            maintained.compact(39);
+            maintained.compact(worker, 39);
             assert!(point.snapshot_at(&5).is_err(), "compaction has passed it");
             assert_eq!(walk(snapshot, None, 7).0, expected);
         });

@@ -82,9 +82,11 @@ impl Maintained {
         }
     }
 
-    /// Allows compaction and lets the trace do what it is allowed.
-    pub fn compact(&self, time: u64) {
+    /// Allows compaction, lets the trace do what it is allowed, and publishes what came of it.
+    pub fn compact(&self, worker: &mut Worker, time: u64) {
         self.publisher.allow_compaction(&at(time));
+        self.publisher.tick();
+        worker.step();
         self.publisher.tick();
     }
 }

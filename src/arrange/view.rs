@@ -142,14 +142,20 @@ impl<T: SharedTime> Read<'_, T> {
     }
 }
 
+/// How many spans successive views share or copy together.
+const CHUNK: usize = 4;
+
+type Chunk<K, V, T, R> = Arc<[ArcSpan<K, V, T, R>]>;
+
 /// The immutable state of one arrangement, as its readers see it.
 ///
 /// It shares the arrangement's batches. Whoever drops the last view that holds a batch pays for
 /// freeing it.
 pub struct View<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
-    // Spans are shared between successive views, so that deriving one costs a pointer for each span
-    // that stayed.
-    chain: Vec<Arc<ArcSpan<K, V, T, R>>>,
+    /// All chunks but the last hold [`CHUNK`] spans. Successive views share those that stayed: most
+    /// rounds change only the latest spans, and a chain can be long while merges are under way.
+    chunks: Vec<Chunk<K, V, T, R>>,
+    spans: usize,
     bounds: Bounds<T>,
 }
 
@@ -159,7 +165,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R
     pub fn unbacked() -> Self {
         let minimum = Antichain::from_elem(T::minimum());
         View {
-            chain: Vec::new(),
+            chunks: Vec::new(),
+            spans: 0,
             bounds: Bounds { state: State::Unbacked, since: minimum.clone(), upper: minimum },
         }
     }
@@ -168,7 +175,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R
     /// empty.
     pub fn closed() -> Self {
         let (since, upper) = (Antichain::new(), Antichain::new());
-        View { chain: Vec::new(), bounds: Bounds { state: State::Closed, since, upper } }
+        let bounds = Bounds { state: State::Closed, since, upper };
+        View { chunks: Vec::new(), spans: 0, bounds }
     }
 
     /// The view of a trace, all of it taken from the one handle.
@@ -187,44 +195,53 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> View<K, V, T, R
         floor: &Antichain<T>,
     ) -> Option<Self> {
         let mut since = floor.join(&agent.get_logical_compaction().to_owned());
-        let mut old = self.chain.iter().peekable();
-        let mut chain = Vec::with_capacity(self.chain.len() + 1);
-        let mut changed = self.bounds.state != State::Live;
+        let (mut same, mut spans) = (0, 0);
+        let mut upper = Antichain::from_elem(T::minimum());
         agent.map_spans(|span| {
-            if !PartialOrder::less_equal(span.desc.since(), &since) {
+            if same == spans && same < self.spans && same_span(self.span(same), span) {
+                same += 1;
+            } else {
                 since = since.join(span.desc.since());
             }
-            // What lies within this span was merged into it, unless it is this span.
-            while let Some(kept) = old.peek()
-                && PartialOrder::less_than(kept.upper(), span.upper())
-            {
-                changed = true;
-                old.next();
-            }
-            match old.next_if(|kept| same_span(kept, span)) {
-                Some(kept) => chain.push(Arc::clone(kept)),
-                None => {
-                    changed = true;
-                    chain.push(Arc::new(span.clone()));
+            spans += 1;
+            upper.clone_from(span.upper());
+        });
+        let stayed = same == spans && same == self.spans;
+        if stayed && since == self.bounds.since && self.bounds.state == State::Live {
+            return None;
+        }
+
+        let kept = if stayed { self.chunks.len() } else { same / CHUNK };
+        let mut chunks = Vec::with_capacity(spans.div_ceil(CHUNK));
+        chunks.extend(self.chunks[..kept].iter().map(Arc::clone));
+        let (mut position, mut chunk) = (0, Vec::new());
+        agent.map_spans(|span| {
+            if position >= kept * CHUNK {
+                chunk.push(span.clone());
+                if chunk.len() == CHUNK {
+                    chunks.push(Arc::from(std::mem::take(&mut chunk)));
                 }
             }
+            position += 1;
         });
-        changed |= old.next().is_some() || since != self.bounds.since;
-        changed.then(|| {
-            let upper = chain.last().map(|span| span.upper().clone());
-            let upper = upper.unwrap_or_else(|| Antichain::from_elem(T::minimum()));
-            View { chain, bounds: Bounds { state: State::Live, since, upper } }
-        })
+        if !chunk.is_empty() {
+            chunks.push(Arc::from(chunk));
+        }
+        Some(View { chunks, spans, bounds: Bounds { state: State::Live, since, upper } })
+    }
+
+    fn span(&self, position: usize) -> &ArcSpan<K, V, T, R> {
+        &self.chunks[position / CHUNK][position % CHUNK]
     }
 
     /// Its spans, contiguous and in order, those without updates included.
     pub fn chain(&self) -> impl ExactSizeIterator<Item = &ArcSpan<K, V, T, R>> {
-        self.chain.iter().map(|span| &**span)
+        (0..self.spans).map(|position| self.span(position))
     }
 
     /// Its batches, in order.
     pub fn batches(&self) -> impl Iterator<Item = &ArcBatch<K, V, T, R>> {
-        self.chain.iter().filter_map(|span| span.inner.as_ref())
+        self.chain().filter_map(|span| span.inner.as_ref())
     }
 
     /// Everything a read is judged by.
@@ -265,7 +282,8 @@ where
         (None, None) => true,
         _ => false,
     };
-    same_batch && left.desc == right.desc
+    // A span is described anew only when it is merged with a neighbour, which moves a bound.
+    same_batch && left.lower() == right.lower() && left.upper() == right.upper()
 }
 
 #[cfg(test)]
