@@ -343,15 +343,18 @@ fn starvation_starves() {
         walker(&scheduler, 1, 20_000);
         walker(&scheduler, 1, 20_000);
         assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
-        let events = diary.events.borrow();
+        let mut times = [const { Vec::new() }; 3];
+        for (now_ns, thread, _) in diary.events.borrow().iter() {
+            times[thread.0 as usize].push(*now_ns);
+        }
         for (from_ns, victim, stall_ns) in diary.stalled.borrow().iter() {
-            let window = from_ns + 1..from_ns + stall_ns;
-            let inside = |thread: &ThreadId| {
-                events.iter().filter(|it| it.1 == *thread && window.contains(&it.0)).count()
+            // The times of one thread are ordered.
+            let inside = |thread: usize| {
+                let before = times[thread].partition_point(|time| time <= from_ns);
+                times[thread].partition_point(|time| *time < from_ns + stall_ns) - before
             };
-            assert_eq!(inside(victim), 0, "the victim ran");
-            let others = (0..3).map(ThreadId).filter(|thread| thread != victim);
-            windows += u32::from(others.map(|thread| inside(&thread)).sum::<usize>() > 1000);
+            assert_eq!(inside(victim.0 as usize), 0, "the victim ran");
+            windows += u32::from((0..3).map(inside).sum::<usize>() > 1000);
         }
     }
     assert!(windows > 20, "others ran through only {windows} windows");
@@ -616,67 +619,51 @@ fn many_worlds_leave_nothing_behind() {
 
 mod timely_workers {
     use super::*;
-    use crate::sched::timely::{active, allocators};
+    use crate::sched::timely::{allocators, spawn_workers};
     use ::timely::communication::Allocator;
     use ::timely::container::CapacityContainerBuilder;
     use ::timely::dataflow::InputHandle;
     use ::timely::dataflow::operators::{Exchange, Input, Inspect, Probe};
-    use ::timely::worker::Worker;
 
     const ROUNDS: u64 = 10;
 
     /// Counts words that travel to the worker they belong to; workers park when they are idle.
     fn count_words(scheduler: &Scheduler, allocators: Vec<Allocator>) -> Rc<RefCell<Vec<u64>>> {
-        let peers = allocators.len();
-        let counts = Rc::new(RefCell::new(vec![0; peers]));
-        let unparkers = Rc::new(RefCell::new(vec![None::<Unparker>; peers]));
-        for (index, allocator) in allocators.into_iter().enumerate() {
-            let (counts, unparkers) = (Rc::clone(&counts), Rc::clone(&unparkers));
-            scheduler.spawn(format!("worker {index}"), 0, move || {
-                unparkers.borrow_mut()[index] = Some(Unparker::current());
-                let mut worker = Worker::new(::timely::WorkerConfig::default(), allocator, None);
-                let mut input = InputHandle::<u64, CapacityContainerBuilder<Vec<u64>>>::new();
-                let probe = worker.dataflow(|scope| {
-                    scope
-                        .input_from(&mut input)
-                        .exchange(|word: &u64| *word)
-                        .inspect(move |word| {
-                            env::point(Point::Records(1));
-                            counts.borrow_mut()[index] += word;
-                        })
-                        .probe()
-                        .0
-                });
-                let mut step = || {
-                    let _step = env::enter(Activity::Step);
-                    let more = worker.step();
-                    if active(&worker) {
-                        unparkers.borrow().iter().flatten().for_each(Unparker::unpark);
-                    } else if more {
-                        env::park();
-                    }
-                    more
-                };
-                for round in 0..ROUNDS {
-                    (0..8).for_each(|word| input.send(word));
-                    input.advance_to(round + 1);
-                    while probe.less_than(input.time()) {
-                        step();
-                    }
-                }
-                input.close();
-                while step() {}
+        let counts = Rc::new(RefCell::new(vec![0; allocators.len()]));
+        let counted = Rc::clone(&counts);
+        spawn_workers(scheduler, "worker", 0, allocators, move |worker| {
+            let counted = Rc::clone(&counted);
+            let index = worker.worker.index();
+            let mut input = InputHandle::<u64, CapacityContainerBuilder<Vec<u64>>>::new();
+            let probe = worker.worker.dataflow(|scope| {
+                scope
+                    .input_from(&mut input)
+                    .exchange(|word: &u64| *word)
+                    .inspect(move |word| {
+                        env::point(Point::Records(1));
+                        counted.borrow_mut()[index] += word;
+                    })
+                    .probe()
+                    .0
             });
-        }
+            for round in 0..ROUNDS {
+                (0..8).for_each(|word| input.send(word));
+                input.advance_to(round + 1);
+                while probe.less_than(input.time()) {
+                    worker.step_or_park();
+                }
+            }
+        });
         counts
     }
 
     fn run(seed: u64, allocators: Vec<Allocator>) -> (u64, Vec<u32>, Vec<u64>) {
-        let (scheduler, _) = world(eager(seed));
+        let (scheduler, diary) = world(eager(seed));
         let _installed = scheduler.install();
         let counts = count_words(&scheduler, allocators);
         assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
         assert!(scheduler.threads().is_empty(), "a worker waits for ever");
+        assert!(!diary.parked.borrow().is_empty(), "no worker ever had to wait for the other");
         let counts = counts.take();
         (scheduler.hash(), scheduler.decisions(), counts)
     }

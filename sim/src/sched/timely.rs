@@ -1,14 +1,23 @@
 //! Timely workers as simulated threads.
 //!
+//! Any timely program can run under the scheduler: [`spawn_workers`] is to it what
+//! `timely::execute` is on threads, and `examples/word_count.rs` shows it.
+//!
 //! Two things do not come by themselves. Allocators of one cluster wait for each other while they
 //! are built ([`allocators`]). And when a worker sends to a peer, timely wakes the OS thread on
-//! which the peer's allocator was built, which here is long gone: whoever runs the workers wakes
-//! the peers instead, after each step that [did something](active).
+//! which the peer's allocator was built, which here is long gone: a [`Cluster`] wakes the peers
+//! instead, after each step that [did something](active).
+
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use ::timely::CommunicationConfig;
 use ::timely::communication::Allocator;
 use ::timely::communication::allocator::AllocatorBuilder;
 use ::timely::worker::Worker;
+use tandem::env::{self, Activity};
+
+use super::{Scheduler, ThreadId};
 
 /// The connected allocators of a cluster of `peers` workers, in the order of their indexes.
 ///
@@ -57,4 +66,89 @@ pub fn active(worker: &Worker) -> bool {
     let active = std::cell::Cell::new(false);
     worker.activations().borrow().map_active(|_| active.set(true));
     active.get()
+}
+
+/// The threads of one cluster's workers.
+#[derive(Clone, Debug, Default)]
+pub struct Cluster {
+    threads: Rc<RefCell<Vec<ThreadId>>>,
+}
+
+impl Cluster {
+    /// A cluster without workers.
+    pub fn new() -> Self {
+        Cluster::default()
+    }
+
+    /// Adds the thread of one more worker. All must be added before any of them runs, so that none
+    /// misses a wake.
+    pub fn add(&self, thread: ThreadId) {
+        self.threads.borrow_mut().push(thread);
+    }
+
+    /// To be called by a worker's thread after each of its steps: wakes the other workers if the
+    /// step was [`active`], and says whether the calling worker may park.
+    pub fn stepped(&self, worker: &Worker) -> bool {
+        if !active(worker) {
+            return true;
+        }
+        if let Some(surroundings) = env::surroundings() {
+            let current = surroundings.current();
+            let threads = self.threads.borrow();
+            let peers = threads.iter().filter(|thread| thread.0 != current);
+            peers.for_each(|thread| surroundings.unpark(thread.0));
+        }
+        false
+    }
+}
+
+/// A timely worker on its simulated thread.
+pub struct SimulatedWorker {
+    /// The worker. It has no timer, since that would be a wall clock.
+    pub worker: Worker,
+    cluster: Cluster,
+}
+
+impl SimulatedWorker {
+    /// Takes a step, and parks if there was nothing to do. Says whether dataflows remain.
+    ///
+    /// In place of `Worker::step_or_park`, which without a timer never parks.
+    pub fn step_or_park(&mut self) -> bool {
+        let remain = {
+            let _step = env::enter(Activity::Step);
+            self.worker.step()
+        };
+        if self.cluster.stepped(&self.worker) && remain {
+            env::park();
+        }
+        remain
+    }
+}
+
+/// Spawns a thread for each allocator of a cluster, that makes a worker and runs `body` with it,
+/// then steps until all of the worker's dataflows are complete.
+///
+/// # Panics
+/// As [`Scheduler::spawn`] does.
+pub fn spawn_workers(
+    scheduler: &Scheduler,
+    name: &str,
+    group: u32,
+    allocators: Vec<Allocator>,
+    body: impl Fn(&mut SimulatedWorker) + 'static,
+) -> Vec<ThreadId> {
+    let cluster = Cluster::new();
+    let body = Rc::new(body);
+    let spawn = |(index, allocator)| {
+        let (body, its) = (Rc::clone(&body), cluster.clone());
+        let thread = scheduler.spawn(format!("{name} {index}"), group, move || {
+            let worker = Worker::new(::timely::WorkerConfig::default(), allocator, None);
+            let mut worker = SimulatedWorker { worker, cluster: its };
+            body(&mut worker);
+            while worker.step_or_park() {}
+        });
+        cluster.add(thread);
+        thread
+    };
+    allocators.into_iter().enumerate().map(spawn).collect()
 }
