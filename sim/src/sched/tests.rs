@@ -619,7 +619,7 @@ fn many_worlds_leave_nothing_behind() {
 
 mod timely_workers {
     use super::*;
-    use crate::sched::timely::{allocators, spawn_workers};
+    use crate::sched::timely::{Builders, allocators, spawn_workers};
     use ::timely::communication::Allocator;
     use ::timely::container::CapacityContainerBuilder;
     use ::timely::dataflow::InputHandle;
@@ -682,10 +682,10 @@ mod timely_workers {
     #[test]
     fn inside_madsim_the_run_is_the_same() {
         let plain = run(5, allocators(2));
-        let built = allocators(2);
+        let builders = Builders::new(3);
         let runtime = madsim::runtime::Runtime::with_seed_and_config(1, Default::default());
         let inside = runtime.block_on(async move {
-            let result = run(5, built);
+            let result = run(5, builders.allocators(2));
             madsim::time::sleep(std::time::Duration::from_millis(1)).await;
             result
         });
