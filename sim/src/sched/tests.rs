@@ -360,6 +360,61 @@ fn starvation_starves() {
     assert!(windows > 20, "others ran through only {windows} windows");
 }
 
+/// Threads that add one without a lock, preemptible between reading and writing. Says whether an
+/// update was lost.
+fn loses_an_update(source: impl Source + 'static, threads: u32) -> bool {
+    let (scheduler, _) = world(source);
+    let _installed = scheduler.install();
+    let count = Rc::new(Cell::new(0));
+    for index in 0..threads {
+        let count = Rc::clone(&count);
+        scheduler.spawn(format!("adder {index}"), 0, move || {
+            let read = count.get();
+            env::point(Point::Load);
+            count.set(read + 1);
+        });
+    }
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+    count.get() != threads
+}
+
+#[test]
+fn the_explorer_tries_each_schedule_once_and_keeps_to_its_preemptions() {
+    let explore = |preemptions, threads| {
+        let mut explorer = explore::Explorer::new(preemptions);
+        let mut lost = 0;
+        while let Some(source) = explorer.next_source() {
+            let (counted, counts) = Counted::new(source);
+            lost += u32::from(loses_an_update(counted, threads));
+            assert!(counts.get().preemptions <= u64::from(preemptions));
+        }
+        (explorer.schedules(), lost)
+    };
+    // Without preemptions: the orders of the threads.
+    assert_eq!(explore(0, 2), (2, 0));
+    assert_eq!(explore(0, 3), (6, 0));
+    // Two threads of two stages interleave in 4! / (2! 2!) ways, of which 2 do not overlap.
+    assert_eq!(explore(9, 2), (6, 4));
+    // Three: 6! / (2! 2! 2!) ways, of which 3! do not overlap.
+    assert_eq!(explore(9, 3), (90, 84));
+}
+
+#[test]
+fn priorities_alone_never_preempt_and_one_change_finds_a_lost_update() {
+    let mut found = [0; 2];
+    for seed in 0..100 {
+        for (changes, found) in found.iter_mut().enumerate() {
+            let strategy = strategy::Pct::new(changes as u32, 4);
+            let source = Seeded::new(Streams::new(seed).stream("schedule"), strategy);
+            let (counted, counts) = Counted::new(source);
+            *found += u32::from(loses_an_update(counted, 2));
+            assert!(counts.get().preemptions <= changes as u64);
+        }
+    }
+    assert_eq!(found[0], 0);
+    assert!(found[1] > 20, "found {} times in 100", found[1]);
+}
+
 #[test]
 fn slow_merges_cost_more_and_other_work_does_not() {
     let time = |factor| {
@@ -401,16 +456,16 @@ fn a_panic_is_reported_and_the_others_go_on() {
 }
 
 /// Counts itself among the living.
-struct Counted(Rc<Cell<i64>>);
+struct Living(Rc<Cell<i64>>);
 
-impl Counted {
+impl Living {
     fn new(alive: &Rc<Cell<i64>>) -> Self {
         alive.set(alive.get() + 1);
-        Counted(Rc::clone(alive))
+        Living(Rc::clone(alive))
     }
 }
 
-impl Drop for Counted {
+impl Drop for Living {
     fn drop(&mut self) {
         self.0.set(self.0.get() - 1);
     }
@@ -424,17 +479,17 @@ fn kill_drops_everything_and_releases_locks() {
     let lock = Rc::new(Mutex::new("shared", 0));
     let threads: Vec<_> = (0..3)
         .map(|index| {
-            let (lock, captured) = (Rc::clone(&lock), Counted::new(&alive));
+            let (lock, captured) = (Rc::clone(&lock), Living::new(&alive));
             scheduler.spawn(format!("doomed {index}"), 0, move || {
                 let _captured = captured;
-                let _local = Counted::new(&_captured.0);
+                let _local = Living::new(&_captured.0);
                 let _guard = (index == 0).then(|| lock.lock());
                 env::park();
             })
         })
         .collect();
     assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
-    let (unstarted, captured) = (Counted::new(&alive), Counted::new(&alive));
+    let (unstarted, captured) = (Living::new(&alive), Living::new(&alive));
     let late = scheduler.spawn("never started".to_string(), 0, move || drop(captured));
     assert_eq!(alive.get(), 8);
     scheduler.kill(&[threads[0], threads[1], late]);
@@ -543,7 +598,7 @@ fn a_driver_that_panics_still_tears_its_threads_down() {
     let counted = Rc::clone(&alive);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         let (scheduler, _) = world(calm());
-        let captured = Counted::new(&counted);
+        let captured = Living::new(&counted);
         scheduler.spawn("sleeper".to_string(), 0, move || {
             let _captured = captured;
             env::park();
@@ -595,7 +650,7 @@ fn many_worlds_leave_nothing_behind() {
         let _installed = scheduler.install();
         let lock = Rc::new(Mutex::new("shared", 0));
         for index in 0..4 {
-            let (lock, captured) = (Rc::clone(&lock), Counted::new(&alive));
+            let (lock, captured) = (Rc::clone(&lock), Living::new(&alive));
             scheduler.spawn(format!("thread {index}"), 0, move || {
                 let _captured = captured;
                 for _ in 0..5 {
