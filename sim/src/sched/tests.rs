@@ -360,6 +360,87 @@ fn starvation_starves() {
     assert!(windows > 20, "others ran through only {windows} windows");
 }
 
+#[test]
+fn a_wake_never_moves_a_clock_back_and_never_ends_a_stall() {
+    let (scheduler, _) = world(calm());
+    let thread = scheduler.spawn("sleeper".to_string(), 0, || {
+        env::point(Point::Records(100_000));
+        env::park();
+        env::park();
+    });
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+    let slept_ns = scheduler.clock_ns(thread).expect("it lives");
+    assert!(slept_ns > 5_000_000);
+    scheduler.unpark_at(thread, 1_000);
+    assert_eq!(scheduler.clock_ns(thread), Some(slept_ns));
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+
+    assert!(scheduler.is_parked(thread));
+    scheduler.stall(Whom::Group(0), 10_000_000, 3_000_000);
+    scheduler.unpark_at(thread, 11_000_000);
+    assert_eq!(scheduler.clock_ns(thread), Some(13_000_000));
+}
+
+#[test]
+fn a_wake_announced_for_later_is_not_taken_before() {
+    let (scheduler, diary) = world(calm());
+    let thread = scheduler.spawn("sleeper".to_string(), 0, || {
+        env::park();
+        env::event(|| Event::BatchFreed { updates: 1 });
+    });
+    scheduler.unpark_at(thread, 5_000_000);
+    assert!(matches!(scheduler.run_until(4_000_000), Outcome::Limit { next_ns: 5_000_000 }));
+    assert!(diary.events.borrow().is_empty());
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+    assert_eq!(diary.events.borrow()[0].0, 5_000_000);
+}
+
+#[test]
+fn of_several_wakes_the_earliest_counts() {
+    let (scheduler, _) = world(calm());
+    let wake_ns = CostModel::default().wake_ns;
+    let thread = scheduler.spawn("sleeper".to_string(), 0, env::park);
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+    scheduler.unpark_at(thread, 9_000_000);
+    assert_eq!(scheduler.clock_ns(thread), Some(9_000_000 + wake_ns));
+    scheduler.unpark_at(thread, 2_000_000);
+    scheduler.unpark_at(thread, 5_000_000);
+    assert_eq!(scheduler.clock_ns(thread), Some(2_000_000 + wake_ns));
+}
+
+#[test]
+fn who_waited_for_a_lock_has_waited_until_its_release() {
+    let (scheduler, diary) = world(calm());
+    let lock = Rc::new(Mutex::new("shared", ()));
+    for records in [100_000, 1] {
+        let lock = Rc::clone(&lock);
+        scheduler.spawn(format!("holder for {records}"), 0, move || {
+            let _guard = lock.lock();
+            env::point(Point::Records(records));
+            env::event(|| Event::BatchFreed { updates: records });
+        });
+    }
+    assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+    assert_eq!(diary.blocked.borrow().len(), 1);
+    let times: Vec<_> = diary.events.borrow().iter().map(|event| event.0).collect();
+    let held_ns = 100_000 * CostModel::default().record_ns;
+    assert!(times[0] >= held_ns && times[1] > times[0], "{times:?}");
+}
+
+#[test]
+fn the_hash_covers_what_events_say() {
+    let hash = |updates| {
+        let (scheduler, _) = world(calm());
+        scheduler.spawn("teller".to_string(), 0, move || {
+            env::event(|| Event::BatchFreed { updates });
+        });
+        assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+        scheduler.hash()
+    };
+    assert_eq!(hash(1), hash(1));
+    assert_ne!(hash(1), hash(2));
+}
+
 /// Threads that add one without a lock, preemptible between reading and writing. Says whether an
 /// update was lost.
 fn loses_an_update(source: impl Source + 'static, threads: u32) -> bool {
@@ -526,6 +607,28 @@ fn a_destructor_that_needs_a_lock_of_another_killed_thread_gets_it() {
     scheduler.kill(&[reader, writer]);
     assert!(registry.lock().is_empty());
     assert!(scheduler.threads().is_empty());
+}
+
+#[test]
+fn a_thread_that_never_began_is_dropped_without_a_switch() {
+    struct Locks(Rc<Mutex<u32>>);
+    impl Drop for Locks {
+        fn drop(&mut self) {
+            *self.0.lock() += 1;
+            env::park();
+        }
+    }
+    // A list of choices that leaves at every point, if there were any.
+    let (scheduler, _) = world(Recorded::new(vec![1; 100]));
+    let _installed = scheduler.install();
+    let (lock, ran) = (Rc::new(Mutex::new("shared", 0)), Rc::new(Cell::new(false)));
+    let has_run = Rc::clone(&ran);
+    scheduler.spawn("other".to_string(), 0, move || has_run.set(true));
+    let captured = Locks(Rc::clone(&lock));
+    let thread = scheduler.spawn("never began".to_string(), 0, move || drop(captured));
+    scheduler.kill(&[thread]);
+    assert_eq!(*lock.lock(), 1);
+    assert!(!ran.get() && scheduler.decisions().is_empty());
 }
 
 #[test]
