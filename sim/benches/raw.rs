@@ -26,7 +26,7 @@ use tandem_sim::sched::{Blind, Config, Outcome, Scheduler, Seeded};
 
 const THREADS: u32 = 4;
 const ROUNDS: u64 = 10_000;
-const REPETITIONS: u64 = 20;
+const REPETITIONS: u64 = 40;
 const RATIO_MIN: f64 = 3.0;
 
 /// What one side did, and how long it took.

@@ -110,8 +110,6 @@ pub(super) struct Machine {
     pub current: Option<usize>,
     /// The slot that ran last, if it could go on.
     pub last: Option<usize>,
-    /// The slot that shall run when the current one suspends.
-    pub next: Option<usize>,
     /// No thread runs that is ahead of this.
     limit_ns: u64,
     /// The driver is to be told something before anything else runs.
@@ -151,7 +149,6 @@ impl Machine {
             held: Vec::new(),
             current: None,
             last: None,
-            next: None,
             limit_ns: 0,
             interrupted_ns: None,
             latest_ns: 0,
