@@ -5,7 +5,7 @@
 //!
 //! | number | meaning |
 //! |---|---|
-//! | `0` | the calm choice: the running thread goes on; if it cannot, the one furthest behind runs |
+//! | `0` | the calm choice: the running thread goes on, else the one furthest behind runs |
 //! | `1 .. k` | another of them runs |
 //! | `k + i * STALLS + c` | the `i`-th of them stalls for [`STALLS_NS`]`[c]`, then choose again |
 //!

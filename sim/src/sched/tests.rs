@@ -681,6 +681,65 @@ fn the_driver_is_told_when_it_is_unparked() {
 }
 
 #[test]
+fn after_an_interruption_the_calm_choice_is_to_go_on_where_it_was() {
+    // The second list first leaves the interrupting thread's predecessor for it, at a point.
+    for (list, expected) in [(vec![], [0, 1]), (vec![0, 1], [1, 0])] {
+        let (scheduler, diary) = world(Recorded::new(list));
+        let _installed = scheduler.install();
+        for index in 0..2 {
+            scheduler.spawn(format!("teller {index}"), 0, move || {
+                env::point(Point::Turn);
+                if expected[0] == index {
+                    env::surroundings().expect("installed").unpark(DRIVER.0);
+                    env::point(Point::Turn);
+                }
+                env::event(|| Event::BatchFreed { updates: index });
+            });
+        }
+        assert!(matches!(scheduler.run_until(u64::MAX), Outcome::Interrupted { .. }));
+        assert!(diary.events.borrow().is_empty());
+        assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+        let order: Vec<_> = diary.events.borrow().iter().map(|event| event.1.0 as usize).collect();
+        assert_eq!(order, expected);
+    }
+}
+
+#[test]
+fn a_thread_stalled_while_it_waits_for_a_lock_stays_stalled_when_it_gets_it() {
+    for seed in 0..20 {
+        let (scheduler, diary) = world(uniform(seed));
+        let _installed = scheduler.install();
+        let lock = Rc::new(Mutex::new("shared", ()));
+        let its = Rc::clone(&lock);
+        let holder = scheduler.spawn("holder".to_string(), 0, move || {
+            let guard = its.lock();
+            env::park();
+            drop(guard);
+            for _ in 0..20_000 {
+                env::point(Point::Turn);
+                env::event(|| Event::BatchFreed { updates: 0 });
+            }
+        });
+        assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+        let waiter = scheduler.spawn("waiter".to_string(), 0, move || {
+            let _guard = lock.lock();
+            env::event(|| Event::BatchFreed { updates: 1 });
+        });
+        assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+        assert_eq!(scheduler.blocked()[0].waiter, waiter);
+        scheduler.stall(Whom::Thread(waiter), 0, 1_000_000);
+        scheduler.unpark_at(holder, 0);
+        assert_eq!(scheduler.run_until(u64::MAX), Outcome::Idle);
+        let events = diary.events.borrow();
+        let got = events.iter().position(|(_, thread, _)| *thread == waiter);
+        let got = got.expect("the waiter got the lock in the end");
+        assert!(events[got].0 >= 1_000_000);
+        let holder_ns = events[..got].last().map_or(0, |event| event.0);
+        assert!(holder_ns >= 1_000_000 - Config::default().skew_ns, "only at {holder_ns}");
+    }
+}
+
+#[test]
 fn the_driver_acts_at_its_own_time() {
     let (scheduler, diary) = world(calm());
     let _installed = scheduler.install();
@@ -745,7 +804,7 @@ fn resident() -> u64 {
 fn many_worlds_leave_nothing_behind() {
     let alive = Rc::new(Cell::new(0));
     let mut before = 0;
-    for world_index in 0..2000 {
+    for world_index in 0..5000 {
         if world_index == 200 {
             before = resident();
         }
@@ -765,14 +824,15 @@ fn many_worlds_leave_nothing_behind() {
             });
         }
         // Cut off anywhere, in critical sections too.
-        scheduler.run_until(world_index * 3);
+        scheduler.run_until(world_index);
         drop(scheduler);
         assert_eq!(alive.get(), 0, "world {world_index}");
         assert_eq!(Rc::strong_count(&lock), 1);
     }
     let grown = resident().saturating_sub(before);
-    // Other tests run beside this one: the bound is far below one stack per thread (1.8 GB).
-    assert!(grown < 32 << 20, "{grown} bytes more are resident");
+    // Other tests run beside this one and take memory too. Leaking the stacks, two touched pages for
+    // each of 19200 threads, would come to 150 MB at least.
+    assert!(grown < 75 << 20, "{grown} bytes more are resident");
 }
 
 mod timely_workers {

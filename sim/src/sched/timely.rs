@@ -5,8 +5,8 @@
 //!
 //! Two things do not come by themselves. Allocators of one cluster wait for each other while they
 //! are built ([`Builders`]). And when a worker sends to a peer, timely wakes the OS thread on which
-//! the peer's allocator was built, which here runs no worker: a [`Cluster`] wakes the peers instead,
-//! after each step that [did something](active).
+//! the peer's allocator was built, which here runs no worker: a [`Cluster`] wakes the peers
+//! instead, after each step that [did something](active).
 
 use std::cell::RefCell;
 use std::rc::Rc;
