@@ -830,8 +830,8 @@ fn many_worlds_leave_nothing_behind() {
         assert_eq!(Rc::strong_count(&lock), 1);
     }
     let grown = resident().saturating_sub(before);
-    // Other tests run beside this one and take memory too. Leaking the stacks, two touched pages for
-    // each of 19200 threads, would come to 150 MB at least.
+    // Other tests run beside this one and take memory too. Leaking the stacks, two touched pages
+    // for each of 19200 threads, would come to 150 MB at least.
     assert!(grown < 75 << 20, "{grown} bytes more are resident");
 }
 
