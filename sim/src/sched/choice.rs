@@ -5,13 +5,16 @@
 //!
 //! | number | meaning |
 //! |---|---|
-//! | `0` | the calm choice: the running thread goes on; if it cannot, the one furthest behind runs |
+//! | `0` | the calm choice: the running thread goes on, else the one furthest behind runs |
 //! | `1 .. k` | another of them runs |
 //! | `k + i * STALLS + c` | the `i`-th of them stalls for [`STALLS_NS`]`[c]`, then choose again |
 //!
-//! A [`Source`] gives the numbers. A [`Seeded`] strategy, a [`Recorded`] list and a fuzzer's
-//! [`Bytes`] are sources; so can an enumerator be, which on each run asks [`Choice::options`] how
-//! far it may count. What only watches (metrics) wraps another source.
+//! A [`Source`] gives the numbers. A [`Seeded`] strategy, a [`Recorded`] list, a fuzzer's [`Bytes`]
+//! and an [enumerator](super::explore) are sources. What only watches wraps another one, as
+//! [`Counted`] does.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -155,6 +158,48 @@ impl Source for Bytes {
             Some(byte @ 0x80..0xf0) => u32::from(byte) % choice.threads(),
             Some(byte) => choice.threads() + u32::from(byte - 0xf0) % (choice.threads() * STALLS),
         }
+    }
+}
+
+/// What a [`Counted`] source has seen, in decisions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// In all.
+    pub decisions: u64,
+    /// With more than one thread that could run.
+    pub open: u64,
+    /// That left a thread which could have gone on.
+    pub preemptions: u64,
+    /// That stalled a thread.
+    pub stalls: u64,
+}
+
+/// Counts the decisions of another source.
+#[derive(Clone, Debug)]
+pub struct Counted<S> {
+    source: S,
+    counts: Rc<Cell<Counts>>,
+}
+
+impl<S: Source> Counted<S> {
+    /// Counts what `source` decides. The counts can be read while and after the scheduler has it.
+    pub fn new(source: S) -> (Self, Rc<Cell<Counts>>) {
+        let counts = Rc::new(Cell::new(Counts::default()));
+        (Counted { source, counts: Rc::clone(&counts) }, counts)
+    }
+}
+
+impl<S: Source> Source for Counted<S> {
+    fn next(&mut self, choice: &Choice<'_>) -> u32 {
+        let value = self.source.next(choice) % choice.options();
+        let is_stall = value >= choice.threads();
+        let mut counts = self.counts.get();
+        counts.decisions += 1;
+        counts.open += u64::from(choice.threads() > 1);
+        counts.preemptions += u64::from(choice.may_stay() && value > 0 && !is_stall);
+        counts.stalls += u64::from(is_stall);
+        self.counts.set(counts);
+        value
     }
 }
 

@@ -1,8 +1,8 @@
 //! A compact list of decisions.
 //!
 //! Most decisions of most runs are the calm choice, so runs of zeros are stored as their length. A
-//! byte below [`ZEROS`] is that decision; [`ZEROS`] and a varint is so many calm choices;
-//! [`WIDE`] and a varint is one decision that does not fit a byte.
+//! byte below `ZEROS` is that decision; `ZEROS` and a varint is so many calm choices;
+//! `WIDE` and a varint is one decision that does not fit a byte.
 
 use std::fmt;
 

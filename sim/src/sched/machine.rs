@@ -110,8 +110,6 @@ pub(super) struct Machine {
     pub current: Option<usize>,
     /// The slot that ran last, if it could go on.
     pub last: Option<usize>,
-    /// The slot that shall run when the current one suspends.
-    pub next: Option<usize>,
     /// No thread runs that is ahead of this.
     limit_ns: u64,
     /// The driver is to be told something before anything else runs.
@@ -121,7 +119,8 @@ pub(super) struct Machine {
     /// The driver's clock.
     driver_ns: u64,
     /// If not zero: all ready threads may run, and still may when their clocks are up to this.
-    /// Every change to clocks or readiness but [`Machine::charge`] resets it.
+    /// What is done at almost every point (charging, locking) keeps it up to date, and all other
+    /// changes to clocks or readiness reset it.
     all_may_run_to_ns: u64,
     /// The number of ready threads, while that is not zero.
     ready_count: u32,
@@ -150,7 +149,6 @@ impl Machine {
             held: Vec::new(),
             current: None,
             last: None,
-            next: None,
             limit_ns: 0,
             interrupted_ns: None,
             latest_ns: 0,
@@ -306,9 +304,22 @@ impl Machine {
         };
         let calm = match stay {
             Some(slot) if may_run & 1 << slot != 0 => slot,
-            _ => bits(may_run).min_by_key(|slot| (self.clocks[*slot], *slot))?,
+            _ => self.furthest_behind(may_run)?,
         };
         Some((calm, may_run, threads))
+    }
+
+    /// The slot among these whose clock is least, the lowest of several.
+    #[inline]
+    fn furthest_behind(&self, slots: u64) -> Option<usize> {
+        let mut found = None;
+        let mut least_ns = u64::MAX;
+        for slot in bits(slots) {
+            if self.clocks[slot] < least_ns || found.is_none() {
+                (found, least_ns) = (Some(slot), self.clocks[slot]);
+            }
+        }
+        found
     }
 
     /// The slots that may run and their number, looked up afresh.
@@ -383,8 +394,9 @@ impl Machine {
 
     /// A thread waits for a lock.
     pub fn block(&mut self, slot: usize, lock: LockKey) -> Blocked {
-        self.all_may_run_to_ns = 0;
+        // Whoever may run still may without it.
         self.ready &= !(1 << slot);
+        self.ready_count = self.ready_count.wrapping_sub(1);
         self.blocked |= 1 << slot;
         self.latest_ns = self.latest_ns.max(self.clocks[slot]);
         let clock_ns = self.clocks[slot];
@@ -425,19 +437,21 @@ impl Machine {
     }
 
     fn unblock(&mut self, lock: LockKey) -> u64 {
-        self.all_may_run_to_ns = 0;
         let now_ns = self.now_ns();
         let mut unblocked = 0;
         for slot in bits(self.blocked) {
             let thread = self.thread(slot);
             match thread.wait {
-                Wait::Lock(wanted) if wanted.address == lock.address => {
-                    thread.wait = Wait::Nothing;
-                    unblocked |= 1 << slot;
-                    self.clocks[slot] = self.clocks[slot].max(now_ns);
-                }
-                _ => (),
+                Wait::Lock(wanted) if wanted.address == lock.address => thread.wait = Wait::Nothing,
+                _ => continue,
             }
+            unblocked |= 1 << slot;
+            self.clocks[slot] = self.clocks[slot].max(now_ns);
+            // It is not behind whoever let it go, so it keeps nobody else from running.
+            if self.current.is_none() || self.clocks[slot] > self.all_may_run_to_ns {
+                self.all_may_run_to_ns = 0;
+            }
+            self.ready_count = self.ready_count.wrapping_add(1);
         }
         self.blocked &= !unblocked;
         self.ready |= unblocked;

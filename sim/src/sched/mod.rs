@@ -6,8 +6,8 @@
 //!
 //! *Decisions.* All that is left open (who runs, who stalls for how long) is one list of small
 //! numbers; [`choice`] says what they mean, that every list is legal, and where they come from;
-//! [`strategy`] how they are drawn. They are kept in a [`Log`] and folded, with all events, into
-//! the [event hash](hash).
+//! [`strategy`] how they are drawn, and [`explore`] how all are tried. They are kept in a [`Log`]
+//! and folded, with all events, into the [event hash](hash).
 //!
 //! *Time.* The machine has a core for each thread, and each thread a clock that the [`CostModel`]
 //! advances at points. Only threads whose clocks are within [`Config::skew_ns`] of the one furthest
@@ -42,6 +42,7 @@ use std::fmt;
 
 pub mod choice;
 pub mod cost;
+pub mod explore;
 pub mod hash;
 pub mod log;
 mod machine;
@@ -55,7 +56,9 @@ pub mod timely;
 #[cfg(test)]
 mod tests;
 
-pub use choice::{Bytes, Candidate, Choice, Recorded, STALLS, STALLS_NS, Seeded, Source};
+pub use choice::{
+    Bytes, Candidate, Choice, Counted, Counts, Recorded, STALLS, STALLS_NS, Seeded, Source,
+};
 pub use cost::{CostModel, Kind};
 pub use log::Log;
 pub use observe::{Blind, Blocked, Observer};

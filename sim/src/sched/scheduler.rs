@@ -41,6 +41,9 @@ struct Core {
     observer: Rc<dyn Observer>,
     /// The panic that [`Scheduler::run_until`] shall return with.
     panicked: RefCell<Option<Panicked>>,
+    /// Whom the thread that suspended last made the current one. A copy of the machine's, which the
+    /// loop over all switches reads without a borrow.
+    next: Cell<Option<usize>>,
     /// How many threads are being killed, one inside the other.
     kills: Cell<u32>,
 }
@@ -54,6 +57,7 @@ impl Scheduler {
             bodies: Box::new([const { RefCell::new(None) }; MAX_THREADS]),
             observer,
             panicked: RefCell::default(),
+            next: Cell::new(None),
             kills: Cell::new(0),
         };
         Scheduler { core: Rc::new(core) }
@@ -125,17 +129,17 @@ impl Scheduler {
     pub fn run_until(&self, limit_ns: u64) -> Outcome {
         let _installed = self.installed();
         let core = &*self.core;
-        let mut next = {
+        {
             let mut machine = core.machine.borrow_mut();
             assert!(machine.current.is_none(), "the machine runs already");
             machine.set_limit(limit_ns);
-            let last = machine.last;
-            machine.decide(Kind::Resumed, last)
-        };
-        core.tell_stalls();
+        }
+        let mut next = core.choose(Kind::Resumed);
+        let simulating = panics::set_simulating(true);
         while let Some(slot) = next {
             next = core.resume(slot);
         }
+        panics::set_simulating(simulating);
         self.outcome()
     }
 
@@ -301,37 +305,40 @@ impl Drop for Scheduler {
 }
 
 impl Core {
-    /// Runs the thread in `slot` until it suspends or ends; says who is next.
+    /// Lets the driver choose a thread to run, and shows it to the observer.
+    fn choose(&self, kind: Kind) -> Option<usize> {
+        let mut machine = self.machine.borrow_mut();
+        let last = machine.last;
+        let next = machine.decide(kind, last);
+        let from = last.map_or(DRIVER, |last| machine.ids[last]);
+        let to = next.map(|slot| (machine.clocks[slot], machine.ids[slot]));
+        machine.last = next.or(last);
+        drop(machine);
+        self.tell_stalls();
+        if let Some((now_ns, to)) = to.filter(|(_, to)| *to != from) {
+            self.observer.switch(now_ns, from, to);
+        }
+        self.machine.borrow_mut().current = next;
+        next
+    }
+
+    /// Runs the thread in `slot`, which is the current one, until it suspends or ends; says who is
+    /// the current one then.
     #[inline]
     fn resume(&self, slot: usize) -> Option<usize> {
-        {
-            let mut machine = self.machine.borrow_mut();
-            let (now_ns, to) = (machine.clocks[slot], machine.ids[slot]);
-            let from = machine.last.replace(slot).map_or(DRIVER, |last| machine.ids[last]);
-            drop(machine);
-            if from != to {
-                self.observer.switch(now_ns, from, to);
-            }
-        }
-        self.machine.borrow_mut().current = Some(slot);
-        let simulating = panics::set_simulating(true);
         let result = {
             let mut body = self.bodies[slot].borrow_mut();
             body.as_mut().expect("a slot in use has its body").resume(())
         };
-        panics::set_simulating(simulating);
-        let mut machine = self.machine.borrow_mut();
-        machine.current = None;
         match result {
-            CoroutineResult::Yield(()) => machine.next.take(),
+            CoroutineResult::Yield(()) => self.next.get(),
             CoroutineResult::Return(()) => {
-                drop(machine);
+                self.machine.borrow_mut().current = None;
+                let simulating = panics::set_simulating(false);
                 self.bury(slot);
-                if self.panicked.borrow().is_some() {
-                    return None;
-                }
-                let next = self.machine.borrow_mut().decide(Kind::Ended, None);
-                self.tell_stalls();
+                let panicked = self.panicked.borrow().is_some();
+                let next = if panicked { None } else { self.choose(Kind::Ended) };
+                panics::set_simulating(simulating);
                 next
             }
         }
@@ -390,15 +397,25 @@ impl Core {
         self.kills.get() > 0 || std::thread::panicking()
     }
 
-    /// Suspends the thread in `slot` in favour of `next`, or of the driver.
+    /// Suspends the thread in `slot` in favour of `next`, which is the current one from here on, or
+    /// of the driver.
     #[inline]
     fn switch(&self, mut machine: RefMut<'_, Machine>, slot: usize, next: Option<usize>) {
-        machine.next = next;
         let yielder = machine.yielders[slot];
-        drop(machine);
-        // SAFETY: `slot` is the current thread, so this code runs on that thread's stack, at whose
-        // root its yielder lives for as long as the coroutine runs. The pointer was set from that
-        // yielder when the coroutine was entered, and is cleared only when the thread is removed.
+        machine.current = next;
+        self.next.set(next);
+        if let Some(next) = next {
+            let (now_ns, from, to) = (machine.clocks[next], machine.ids[slot], machine.ids[next]);
+            machine.last = Some(next);
+            drop(machine);
+            self.observer.switch(now_ns, from, to);
+        } else {
+            drop(machine);
+        }
+        // SAFETY: `slot` was the current thread until just now, so this code runs on that thread's
+        // stack, at whose root its yielder lives for as long as the coroutine runs. The pointer was
+        // set from that yielder when the coroutine was entered, and is cleared only when the thread
+        // is removed.
         unsafe { (*yielder).suspend(()) };
     }
 

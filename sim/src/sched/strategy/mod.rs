@@ -9,9 +9,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::choice::Choice;
 
+pub mod pct;
 pub mod random;
 pub mod starvation;
 
+pub use pct::Pct;
 pub use random::Random;
 pub use starvation::Starvation;
 
