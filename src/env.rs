@@ -75,6 +75,8 @@ pub enum Activity {
 pub enum Point {
     /// About to take the named lock.
     Lock(&'static str),
+    /// The named lock was just taken: whoever wants it now must wait.
+    Locked(&'static str),
     /// The named lock was just released.
     Unlocked(&'static str),
     /// About to swap in a new view.

@@ -18,7 +18,7 @@ use crate::protocol::{Command, Nonce, Response};
 use crate::registry::{Registry, UnequalPeers};
 use crate::router::RouteError;
 use crate::router::endpoint::Endpoint;
-use crate::runtime::{Directive, Inbox, Runtime, RuntimeConfig, worker_config};
+use crate::runtime::{Directive, IDLE_EFFORT, Inbox, Runtime, RuntimeConfig, worker_config};
 use crate::shard::Shards;
 
 /// Called at the beginning of every turn of every worker, on its thread.
@@ -207,7 +207,7 @@ fn run_worker(
         // Nobody listens any more once the replica is being dropped.
         respond: Box::new(move |nonce, response| drop(sender.send((role, index, nonce, response)))),
     };
-    let worker = Worker::new(worker_config(), allocator, None);
+    let worker = Worker::new(worker_config(IDLE_EFFORT), allocator, None);
     let mut runtime = Runtime::new(worker, config).expect("peers were checked before any thread");
     loop {
         if let Some(hook) = &on_turn {

@@ -41,7 +41,7 @@ pub use import::{ImportError, ImportGate, StartSignal, import_local};
 pub use point::Point;
 pub use publish::{Publisher, TraceState};
 pub use snapshot::{NotReady, Snapshot, Walk};
-pub use spine::{ArcAgent, ArcSpan, ArcSpine, EXERT_LOGIC, arrange, idle_merging};
+pub use spine::{ArcAgent, ArcSpan, ArcSpine, EXERT_LOGIC, IDLE_EFFORT, arrange, idle_merging};
 pub use trace::{CapturedTrace, SharedArranged, SharedTrace, local};
 pub use view::{Bounds, Judgement, Read, Refused, State, View};
 

@@ -343,7 +343,7 @@ mod tests {
 
     use super::super::testing::*;
     use super::super::view::{Judgement, Read, Refused, State};
-    use super::super::{EXERT_LOGIC, NotReady, arrange, idle_merging};
+    use super::super::{EXERT_LOGIC, IDLE_EFFORT, NotReady, arrange, idle_merging};
     use super::*;
     use crate::env::{self, Event};
 
@@ -461,21 +461,22 @@ mod tests {
     #[test]
     fn merges_on_an_idle_arrangement_reach_the_view() {
         let mut config = timely::Config::thread();
-        config.worker.set(EXERT_LOGIC.to_string(), idle_merging());
+        config.worker.set(EXERT_LOGIC.to_string(), idle_merging(IDLE_EFFORT));
         let guards = timely::execute(config, |worker| {
             let (point, mut maintained) = maintained(worker);
             for time in 1..40 {
                 (0..time % 7 * 50).for_each(|val| maintained.update(val, time, 1));
                 maintained.seal(worker, time);
             }
-            assert!(point.load().chain().len() > 5, "a burst leaves many spans");
+            let burst = point.load().chain().len();
             let seen = point.load();
             for _ in 0..200 {
                 worker.step();
                 maintained.publisher.tick();
             }
             let state = maintained.publisher.state().expect("open");
-            assert_eq!((state.batches, state.published_spans), (1, state.spans));
+            assert!(state.spans < burst, "{} spans came of {burst}", state.spans);
+            assert_eq!(state.published_spans, state.spans);
             assert_eq!(state.retired, 1, "only what is held here");
             drop(seen);
             maintained.publisher.tick();

@@ -29,8 +29,11 @@ pub type ArcSpan<K, V, T, R> = Span<T, ArcBatch<K, V, T, R>>;
 /// A handle on an [`ArcSpine`], as `arrange` makes them.
 pub type ArcAgent<K, V, T, R> = TraceAgent<ArcSpine<K, V, T, R>>;
 
-/// How many updates' worth of merging one idle activation does.
-const IDLE_EFFORT: usize = 1024;
+/// How many updates' worth of merging one idle activation does, unless somebody knows better.
+pub const IDLE_EFFORT: usize = 1024;
+
+/// How many times as many updates as the next smaller layer one holds when an idle trace is at rest.
+const LAYER_GROWTH: usize = 4;
 
 /// Differential's spine over [`ArcBatch`]es, which also tells its real frontiers.
 pub struct ArcSpine<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
@@ -151,14 +154,27 @@ where
 /// The name under which a worker's configuration carries the [`ExertionLogic`] of all its traces.
 pub const EXERT_LOGIC: &str = "differential/default_exert_logic";
 
-/// Keeps merging an idle trace until one layer holds all its updates.
+/// Keeps merging an idle trace until each layer holds several times as many updates as the next.
+///
+/// So an idle trace of `n` updates comes to rest with at most some `log(n)` spans, and a busy one
+/// merges each update into as many: to go on until one layer holds everything would merge the whole
+/// trace again for every small batch.
 ///
 /// To be set in a worker's configuration under [`EXERT_LOGIC`], as an [`ExertionLogic`]. Without it
-/// an arrangement whose input falls silent keeps whatever half-finished merges it had.
-pub fn idle_merging() -> ExertionLogic {
-    Arc::new(|layers| {
+/// an arrangement whose input falls silent keeps whatever half-finished merges it had. `effort` is
+/// how many updates one activation merges: [`IDLE_EFFORT`], or less where an operator should return
+/// sooner.
+pub fn idle_merging(effort: usize) -> ExertionLogic {
+    Arc::new(move |layers| {
         let merging = layers.iter().any(|(_, spans, _)| *spans > 1);
-        let with_updates = layers.iter().filter(|(_, _, updates)| *updates > 0).count();
-        (merging || with_updates > 1).then_some(IDLE_EFFORT)
+        // From the largest layer to the smallest.
+        let mut held = layers.iter().map(|(_, _, updates)| *updates).filter(|updates| *updates > 0);
+        let mut larger = held.next().unwrap_or(0);
+        let crowded = held.any(|updates| {
+            let crowded = updates.saturating_mul(LAYER_GROWTH) > larger;
+            larger = updates;
+            crowded
+        });
+        (merging || crowded).then_some(effort)
     })
 }

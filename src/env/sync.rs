@@ -35,7 +35,11 @@ impl<T> Mutex<T> {
         loop {
             if let Some(guard) = self.inner.try_lock() {
                 surroundings.locked(key);
-                return MutexGuard { inner: Some(guard), report: Some((surroundings, key)) };
+                let guard = MutexGuard { inner: Some(guard), report: Some((surroundings, key)) };
+                if let Some((surroundings, key)) = &guard.report {
+                    surroundings.point(Point::Locked(key.name));
+                }
+                return guard;
             }
             surroundings.blocked(key);
         }

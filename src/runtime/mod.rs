@@ -24,6 +24,7 @@ pub use crate::env::Role;
 use self::broadcast::Broadcast;
 use self::collection::{Collection, Dataflow};
 use self::peek::{Answer, Peeks, Waiting, Walking};
+pub use crate::arrange::IDLE_EFFORT;
 use crate::arrange::{EXERT_LOGIC, NotReady, idle_merging};
 use crate::env::{self, Activity, Event, Point};
 use crate::plan::{DataflowDescription, PlanError};
@@ -127,10 +128,11 @@ pub struct RuntimeConfig {
     pub respond: Respond,
 }
 
-/// Configures timely for a runtime: arrangements go on merging when nothing happens.
-pub fn worker_config() -> timely::WorkerConfig {
+/// Configures timely for a runtime: arrangements go on merging when nothing happens, `idle_effort` updates (say,
+/// [`IDLE_EFFORT`]) at a time.
+pub fn worker_config(idle_effort: usize) -> timely::WorkerConfig {
     let mut config = timely::WorkerConfig::default();
-    config.set(EXERT_LOGIC.to_string(), idle_merging());
+    config.set(EXERT_LOGIC.to_string(), idle_merging(idle_effort));
     config
 }
 

@@ -56,6 +56,8 @@ pub struct Scenario {
     pub policy: Policy,
     /// How many positions a peek walk visits before others get their turn.
     pub walk_budget: usize,
+    /// How many updates an idle trace merges at a time.
+    pub idle_effort: usize,
     /// How long messages are under way.
     pub network: Network,
     /// What this seed stresses.

@@ -35,6 +35,9 @@ pub enum ScenarioError {
     /// A peek walk that never gets anywhere.
     #[error("a walk budget of 0 positions: no peek would ever be answered")]
     WalkBudget,
+    /// Idle traces that would never merge.
+    #[error("an idle effort of 0 updates: no merge would ever be finished")]
+    IdleEffort,
     /// A latency range that is empty or too long.
     #[error("a network latency of {min} to {max} ns: the range is empty or beyond {limit} ns",
         limit = Limits::TIME_NS_MAX)]
@@ -159,6 +162,9 @@ impl Scenario {
         }
         if self.walk_budget == 0 {
             return Err(ScenarioError::WalkBudget);
+        }
+        if self.idle_effort == 0 {
+            return Err(ScenarioError::IdleEffort);
         }
         let (min, max) = (self.network.latency_ns_min, self.network.latency_ns_max);
         if min > max || max > Limits::TIME_NS_MAX {

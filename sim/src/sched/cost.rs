@@ -61,6 +61,8 @@ impl Default for CostModel {
 pub enum Kind {
     /// [`Point::Lock`].
     Lock,
+    /// [`Point::Locked`].
+    Locked,
     /// [`Point::Unlocked`].
     Unlocked,
     /// [`Point::Swap`].
@@ -91,7 +93,7 @@ pub enum Kind {
 
 impl Kind {
     /// The number of kinds.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 15;
 }
 
 impl CostModel {
@@ -102,6 +104,7 @@ impl CostModel {
     pub(super) fn of(&self, point: &Point, slow: u32) -> (Kind, u64) {
         let (kind, cost) = match *point {
             Point::Lock(_) => (Kind::Lock, self.lock_ns),
+            Point::Locked(_) => (Kind::Locked, 0),
             Point::Unlocked(_) => (Kind::Unlocked, self.unlock_ns),
             Point::Swap => (Kind::Swap, self.swap_ns),
             Point::Swapped => (Kind::Swapped, self.swap_ns),

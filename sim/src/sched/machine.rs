@@ -114,6 +114,8 @@ pub(super) struct Machine {
     limit_ns: u64,
     /// The driver is to be told something before anything else runs.
     pub interrupted_ns: Option<u64>,
+    /// The thread that alone may run, and the lock that the driver waits for it to release.
+    pub awaited: Option<(usize, LockKey)>,
     /// The latest time at which a thread began to wait or ended.
     pub latest_ns: u64,
     /// The driver's clock.
@@ -151,6 +153,7 @@ impl Machine {
             last: None,
             limit_ns: 0,
             interrupted_ns: None,
+            awaited: None,
             latest_ns: 0,
             driver_ns: 0,
             all_may_run_to_ns: 0,
@@ -260,6 +263,11 @@ impl Machine {
     /// slot that may simply go on.
     #[inline]
     pub fn decide(&mut self, kind: Kind, stay: Option<usize>) -> Option<usize> {
+        if let Some((slot, lock)) = self.awaited {
+            // No choice: the driver waits for this thread to release that lock.
+            let goes_on = stay == Some(slot) && self.holder(lock).is_some();
+            return stay.filter(|_| goes_on);
+        }
         loop {
             if self.interrupted_ns.is_some() {
                 return None;
@@ -420,6 +428,20 @@ impl Machine {
 
     pub fn holder(&self, lock: LockKey) -> Option<ThreadId> {
         self.held.iter().find(|held| held.address == lock.address).map(|held| held.holder)
+    }
+
+    /// The slot of the thread that must run for `lock` to be released: its holder, or whoever that
+    /// waits for in turn.
+    pub fn releaser(&self, mut lock: LockKey) -> Option<usize> {
+        for _ in 0..MAX_THREADS {
+            let slot = self.slot(self.holder(lock)?)?;
+            match self.threads[slot].as_ref()?.wait {
+                Wait::Lock(next) if self.holder(next).is_some() => lock = next,
+                Wait::Unpark => return None,
+                _ => return Some(slot),
+            }
+        }
+        None
     }
 
     #[inline]

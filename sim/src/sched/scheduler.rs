@@ -460,6 +460,30 @@ impl Core {
         }
     }
 
+    /// The driver wants a lock that a suspended thread holds: that thread runs, and nobody else, until
+    /// it has released it. There is nothing to decide, so nothing is recorded.
+    #[cold]
+    fn driver_blocked(&self, lock: LockKey) {
+        while self.machine.borrow().holder(lock).is_some() {
+            let slot = {
+                let mut machine = self.machine.borrow_mut();
+                let releaser = machine.releaser(lock).filter(|_| self.panicked.borrow().is_none());
+                machine.awaited = releaser.map(|slot| (slot, lock));
+                machine.current = releaser;
+                releaser
+            };
+            let Some(slot) = slot else {
+                panic!("the driver wants the lock {:?} for ever: {}", lock.name, self.holding(lock));
+            };
+            let simulating = panics::set_simulating(true);
+            let next = self.resume(slot);
+            panics::set_simulating(simulating);
+            let mut machine = self.machine.borrow_mut();
+            debug_assert!(next.is_none(), "only the awaited thread runs");
+            (machine.awaited, machine.current) = (None, None);
+        }
+    }
+
     fn holding(&self, lock: LockKey) -> String {
         match self.machine.borrow().holder(lock) {
             None => "nobody is known to hold it".to_string(),
@@ -569,7 +593,7 @@ impl Surroundings for Core {
         let mut machine = self.machine.borrow_mut();
         let Some(slot) = machine.current else {
             drop(machine);
-            panic!("the driver wants the lock {:?} while {}", lock.name, self.holding(lock));
+            return self.driver_blocked(lock);
         };
         let blocked = machine.block(slot, lock);
         let now_ns = machine.clocks[slot];

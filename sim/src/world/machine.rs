@@ -29,6 +29,7 @@ pub(super) type FromWorker = (Role, usize, Nonce, Response);
 pub(super) struct Machine {
     scheduler: Scheduler,
     workers: usize,
+    idle_effort: usize,
     threads: Vec<ThreadId>,
     inboxes: Vec<(Role, Inbox<Directive>)>,
     registries: Vec<Arc<Registry>>,
@@ -74,6 +75,7 @@ impl Machine {
         let mut machine = Machine {
             scheduler,
             workers,
+            idle_effort: scenario.idle_effort,
             threads: Vec::new(),
             inboxes: Vec::new(),
             registries,
@@ -117,9 +119,10 @@ impl Machine {
                 outboxes[process].borrow_mut().push_back((role, index, nonce, response));
             }),
         };
+        let idle_effort = self.idle_effort;
         let name = format!("p{process}.{}{}", short(role), index % self.workers);
         judge.thread(peers.own, name.clone(), role);
-        let body = move || run_worker(allocator, config, peers, &population);
+        let body = move || run_worker(allocator, config, idle_effort, peers, &population);
         let id = self.scheduler.spawn(name, group(role), body);
         assert_eq!(id.0, peers.own, "threads are numbered in the order they are spawned");
         self.threads.push(id);
@@ -210,10 +213,11 @@ struct Peers {
 fn run_worker(
     allocator: Allocator,
     config: RuntimeConfig,
+    idle_effort: usize,
     peers: Peers,
     population: &Cell<(usize, usize)>,
 ) {
-    let worker = Worker::new(worker_config(), allocator, None);
+    let worker = Worker::new(worker_config(idle_effort), allocator, None);
     let mut runtime = Runtime::new(worker, config).expect("all runtimes have the same size");
     let surroundings = env::surroundings().expect("threads are simulated");
     loop {

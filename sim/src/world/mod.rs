@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 
 use crate::report::{Oracle, RunReport};
 use crate::rng::Streams;
-use crate::scenario::{Fault, Scenario, StrategyChoice};
+use crate::scenario::{Fault, Scenario, StrategyChoice, Victim};
 use crate::sched::strategy::{Random, Starvation};
 use crate::sched::{Choice, Config, Kind, Outcome, Scheduler, Seeded, Source, ThreadId, Whom};
 use crate::sweep::RunRequest;
@@ -162,14 +162,22 @@ fn decisions(scenario: &Scenario, streams: &Streams, healed: &Rc<Cell<bool>>) ->
     let random = streams.stream("schedule");
     let healed = Rc::clone(healed);
     match scenario.strategy {
-        StrategyChoice::Random { switch_per_mille, stall_per_myriad, .. } => {
+        StrategyChoice::Random { switch_per_mille, stall_per_myriad, stall_ns_max } => {
             let stalls = (u64::from(stall_per_myriad) << 24) / 10_000;
             let stalls = u32::try_from(stalls).unwrap_or(1 << 24);
-            let strategy = walk(switch_per_mille).with_stalls(stalls);
+            let walk = walk(switch_per_mille);
+            let strategy = walk.with_stalls(stalls).with_stalls_up_to(stall_ns_max);
             Box::new(UntilHealed { inner: Seeded::new(random, strategy), healed })
         }
-        StrategyChoice::Starvation { switch_per_mille, starve_ns, relief_ns, .. } => {
-            let strategy = Starvation::new(walk(switch_per_mille), relief_ns, starve_ns);
+        StrategyChoice::Starvation { victim, switch_per_mille, starve_ns, relief_ns } => {
+            let victim = match victim {
+                Victim::Runtime(role) => Whom::Group(machine::group(role)),
+                Victim::Worker { role, worker } => {
+                    Whom::Thread(machine::thread(scenario, role, worker))
+                }
+            };
+            let walk = walk(switch_per_mille);
+            let strategy = Starvation::new(walk, relief_ns, starve_ns).of(victim);
             Box::new(UntilHealed { inner: Seeded::new(random, strategy), healed })
         }
     }
@@ -180,14 +188,16 @@ fn walk(switch_per_mille: u32) -> Random {
     let chance = |per_mille: u32| u16::try_from((per_mille << 16) / 1_000).unwrap_or(u16::MAX);
     let often = [
         Kind::Lock,
+        Kind::Locked,
         Kind::Unlocked,
         Kind::Swap,
         Kind::Swapped,
         Kind::Load,
+        Kind::Merge,
         Kind::Turn,
         Kind::BeforePark,
     ];
-    let seldom = [Kind::Merge, Kind::Records, Kind::Walked];
+    let seldom = [Kind::Records, Kind::Walked];
     let walk = often.into_iter().fold(Random::default(), |walk, kind| {
         walk.with_switch(kind, chance(switch_per_mille))
     });

@@ -21,6 +21,7 @@ impl Scenario {
         let processes = topology.weighted(&[(25, 1), (60, 2), (15, 3)]);
         let workers = topology.weighted(&[(12, 1), (73, 2), (15, 3)]);
         let walk_budget = topology.weighted(&[(20, 2), (30, 8), (30, 32), (20, 10_000)]);
+        let idle_effort = topology.weighted(&[(25, 8), (25, 32), (50, 1024)]);
         let source_count = topology.weighted(&[(25, 1), (50, 2), (25, 3)]);
         let sources: Vec<_> = (0..source_count)
             .map(|_| draw_source(&mut topology, profile, swarm.aggressive))
@@ -33,6 +34,7 @@ impl Scenario {
             workers,
             policy: super::Policy::default(),
             walk_budget,
+            idle_effort,
             network: draw_network(&mut Draw::new(seed, "network")),
             swarm,
             sources,
@@ -133,7 +135,7 @@ fn draw_faults(draw: &mut Draw, scenario: &Scenario) -> Vec<Fault> {
     };
     let Swarm { slow_merges, stalled_workers, stalled_runtimes, .. } = scenario.swarm;
     some(slow_merges, draw, &|draw, from_ns, for_ns| Fault::SlowMerge {
-        factor: draw.magnitude(2, 2_000),
+        factor: draw.magnitude(100, 200_000),
         process: draw.percent(50).then(|| draw.index(scenario.processes)),
         from_ns,
         to_ns: from_ns + for_ns,

@@ -4,7 +4,7 @@ use rand_core::RngCore;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{Strategy, below};
-use crate::sched::choice::{Choice, STALLS};
+use crate::sched::choice::{Choice, STALLS, STALLS_NS};
 use crate::sched::cost::Kind;
 
 /// At each point, leaves the running thread with a chance given by the kind of the point, for one
@@ -15,12 +15,14 @@ pub struct Random {
     switch: [u32; Kind::COUNT],
     /// In 2^24ths: the chance of a stall.
     stall: u32,
+    /// How many of the lengths in [`STALLS_NS`](crate::sched::STALLS_NS), from the shortest on.
+    lengths: u32,
 }
 
 impl Random {
     /// Picks among all threads alike at every point, and never stalls.
     pub fn uniform() -> Self {
-        Random { switch: [UNIFORM; Kind::COUNT], stall: 0 }
+        Random { switch: [UNIFORM; Kind::COUNT], stall: 0, lengths: STALLS }
     }
 
     /// The chance to leave the running thread at points of this kind, in 65536ths.
@@ -45,6 +47,14 @@ impl Random {
         self.stall = chance;
         self
     }
+
+    /// No stall but the shortest is longer than `longest_ns`, in nanoseconds of virtual time.
+    #[must_use]
+    pub fn with_stalls_up_to(mut self, longest_ns: u64) -> Self {
+        let fitting = STALLS_NS.iter().filter(|stall_ns| **stall_ns <= longest_ns).count();
+        self.lengths = fitting.max(1) as u32;
+        self
+    }
 }
 
 /// Marks kinds at which staying is just one of the options.
@@ -61,7 +71,7 @@ impl Default for Random {
         for kind in [Kind::Swap, Kind::Swapped, Kind::Lock, Kind::BeforePark] {
             switch[kind as usize] = 1 << 14;
         }
-        Random { switch, stall: 150 }
+        Random { switch, stall: 150, lengths: STALLS }
     }
 }
 
@@ -73,7 +83,8 @@ impl Strategy for Random {
         let threads = choice.threads();
         let pick = (word as u32) << 8;
         if ((word >> 40) as u32) < self.stall {
-            return choice.stall(0, 0) + below(pick, threads * STALLS);
+            let stall = below(pick, threads * self.lengths);
+            return choice.stall(stall / self.lengths, stall % self.lengths);
         }
         let switch = self.switch[choice.kind as usize];
         if !choice.may_stay() || switch == UNIFORM {

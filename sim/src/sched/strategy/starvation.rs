@@ -13,14 +13,16 @@ use crate::sched::choice::{Candidate, Choice, STALLS_NS};
 /// Alternates between quiet, in which it does as [`Random`] does, and windows, in which whichever
 /// member of the victim could run is stalled to the end of the window instead.
 ///
-/// The victim of each window is a group or a single thread among those that could run when it
-/// began, either with the same chance.
+/// Unless it is [given](Starvation::of), the victim of each window is a group or a single thread
+/// among those that could run when it began, either with the same chance.
 #[derive(Clone, Debug)]
 pub struct Starvation {
     random: Random,
     /// The longest quiet and the longest window, in nanoseconds.
     quiet_ns_max: u64,
     window_ns_max: u64,
+    /// Who is starved in every window; drawn for each when absent.
+    victim: Option<Whom>,
     state: State,
 }
 
@@ -35,7 +37,14 @@ impl Starvation {
     /// Quiet and windows of random lengths up to these, in nanoseconds of virtual time; `random`
     /// decides what is left to decide.
     pub fn new(random: Random, quiet_ns_max: u64, window_ns_max: u64) -> Self {
-        Starvation { random, quiet_ns_max, window_ns_max, state: State::Begin }
+        Starvation { random, quiet_ns_max, window_ns_max, victim: None, state: State::Begin }
+    }
+
+    /// Every window starves `victim`.
+    #[must_use]
+    pub fn of(mut self, victim: Whom) -> Self {
+        self.victim = Some(victim);
+        self
     }
 
     /// The current victim and when its window ends, in nanoseconds; `None` in quiet.
@@ -53,10 +62,10 @@ impl Starvation {
             State::Begin => State::Quiet { until_ns: now_ns + length(random, self.quiet_ns_max) },
             State::Quiet { until_ns } if until_ns <= now_ns => {
                 let candidate = choice.candidate(below(random.next_u32(), choice.threads()));
-                let victim = match random.next_u32() >> 31 {
+                let victim = self.victim.unwrap_or(match random.next_u32() >> 31 {
                     0 => Whom::Group(candidate.group),
                     _ => Whom::Thread(candidate.thread),
-                };
+                });
                 State::Window { victim, until_ns: now_ns + length(random, self.window_ns_max) }
             }
             State::Window { until_ns, .. } if until_ns <= now_ns => {
