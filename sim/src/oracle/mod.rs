@@ -71,7 +71,9 @@ pub type Reads = BTreeMap<PeekId, Asked>;
 /// One line of a story: an event in the words of the design.
 pub fn tell(event: &Event) -> Option<String> {
     use tandem::repr::show;
-    let part = |part: &tandem::env::PartName| format!("{} {:?} of worker {}", part.id, part.half, part.worker);
+    let part = |part: &tandem::env::PartName| {
+        format!("{} {:?} of worker {}", part.id, part.half, part.worker)
+    };
     Some(match event {
         Event::PlaceholderCreated { part: name } => {
             format!("a reader creates a placeholder for {} on worker {}", name.id, name.worker)
@@ -110,7 +112,11 @@ pub fn tell(event: &Event) -> Option<String> {
             show(upper)
         ),
         Event::ImportRefused { part: name, as_of, since } => {
-            format!("an import of {} as of {as_of} is refused: since is {}", part(name), show(since))
+            format!(
+                "an import of {} as of {as_of} is refused: since is {}",
+                part(name),
+                show(since)
+            )
         }
         Event::CommandApplied { role, worker, command, id, peek } => {
             let id = id.map_or(String::new(), |id| format!(" {id}"));
@@ -136,7 +142,9 @@ pub fn tell(event: &Event) -> Option<String> {
             show(physical),
             show(upper)
         ),
-        Event::Turn { .. } | Event::BatchAllocated { .. } | Event::BatchFreed { .. } => return None,
+        Event::Turn { .. } | Event::BatchAllocated { .. } | Event::BatchFreed { .. } => {
+            return None;
+        }
     })
 }
 

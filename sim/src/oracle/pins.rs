@@ -56,12 +56,24 @@ impl PinOracle {
                 let turn = *turn;
                 self.overdue(now, *worker, turn, verdict);
             }
-            Event::CompactionApplied { role: Role::Maintenance | Role::Solo, worker, id, frontier } => {
+            Event::CompactionApplied {
+                role: Role::Maintenance | Role::Solo,
+                worker,
+                id,
+                frontier,
+            } => {
                 let turn = self.turns.get(worker).copied().unwrap_or(0);
                 // A later allowance does not give more time for an earlier one.
-                let allowed = self.allowed.entry((*id, *worker)).or_insert(Allowed { frontier: frontier.clone(), turn });
-                if self.traces.iter().filter(|(part, _)| part.id == *id && part.worker == *worker)
-                    .all(|(_, state)| PartialOrder::less_equal(&allowed.frontier, &state.logical)) {
+                let allowed = self
+                    .allowed
+                    .entry((*id, *worker))
+                    .or_insert(Allowed { frontier: frontier.clone(), turn });
+                if self
+                    .traces
+                    .iter()
+                    .filter(|(part, _)| part.id == *id && part.worker == *worker)
+                    .all(|(_, state)| PartialOrder::less_equal(&allowed.frontier, &state.logical))
+                {
                     allowed.turn = turn;
                 }
                 allowed.frontier = frontier.clone();
@@ -70,7 +82,16 @@ impl PinOracle {
                 self.allowed.remove(&(*id, *worker));
                 self.traces.retain(|part, _| !(part.id == *id && part.worker == *worker));
             }
-            Event::TraceState { part, logical, physical, upper, batches, spans, updates, published_spans } => {
+            Event::TraceState {
+                part,
+                logical,
+                physical,
+                upper,
+                batches,
+                spans,
+                updates,
+                published_spans,
+            } => {
                 let state = State {
                     logical: logical.clone(),
                     physical: physical.clone(),
@@ -112,15 +133,27 @@ impl PinOracle {
     }
 
     fn overdue(&self, now: u64, worker: usize, turn: u64, verdict: &mut Verdict) {
-        let due = self.allowed.iter().filter(|((_, owner), allowed)| *owner == worker && turn == allowed.turn + TURNS);
+        let due = self
+            .allowed
+            .iter()
+            .filter(|((_, owner), allowed)| *owner == worker && turn == allowed.turn + TURNS);
         for ((id, _), allowed) in due {
             verdict.checked(Oracle::O3);
             self.compacted(now, *id, worker, &allowed.frontier, verdict);
         }
     }
 
-    fn compacted(&self, now: u64, id: GlobalId, worker: usize, allowed: &Frontier, verdict: &mut Verdict) {
-        for (part, state) in self.traces.iter().filter(|(part, _)| part.id == id && part.worker == worker) {
+    fn compacted(
+        &self,
+        now: u64,
+        id: GlobalId,
+        worker: usize,
+        allowed: &Frontier,
+        verdict: &mut Verdict,
+    ) {
+        for (part, state) in
+            self.traces.iter().filter(|(part, _)| part.id == id && part.worker == worker)
+        {
             if !PartialOrder::less_equal(allowed, &state.logical) {
                 verdict.violated(
                     Oracle::O3,

@@ -126,7 +126,13 @@ impl Sometimes {
                 self.count("refusal after the controller gave up");
             }
             Event::Attached { adopted: true, .. } => self.count("adoption of a placeholder"),
-            Event::CommandApplied { role: Role::Interactive, worker, command: "Peek", peek, .. } => {
+            Event::CommandApplied {
+                role: Role::Interactive,
+                worker,
+                command: "Peek",
+                peek,
+                ..
+            } => {
                 let peek = peek.expect("a peek command names its peek");
                 self.applied.entry(peek).or_default().insert(*worker);
             }

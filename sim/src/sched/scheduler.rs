@@ -473,7 +473,11 @@ impl Core {
                 releaser
             };
             let Some(slot) = slot else {
-                panic!("the driver wants the lock {:?} for ever: {}", lock.name, self.holding(lock));
+                panic!(
+                    "the driver wants the lock {:?} for ever: {}",
+                    lock.name,
+                    self.holding(lock)
+                );
             };
             let simulating = panics::set_simulating(true);
             let next = self.resume(slot);

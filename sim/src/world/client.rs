@@ -8,19 +8,22 @@ use tandem::controller::{
     Controller, ControllerError, ControllerEvent, PeekRequest, QueryRequest, ReadPolicy,
 };
 use tandem::plan::{DataflowDescription, Finishing, IndexDescription, IndexImport, Plan};
-use tandem::protocol::{Command, InstanceConfig, Nonce, Parameters, PeekId, PeekResponse, Response};
+use tandem::protocol::{
+    Command, InstanceConfig, Nonce, Parameters, PeekId, PeekResponse, Response,
+};
 use tandem::repr::{Frontier, GlobalId, Row, Timestamp};
 use tandem::shard::Shards;
 use timely::progress::Antichain;
 
 use super::judge::Judge;
+use super::witness::Fact;
 use super::{SharedShards, World, now_ns, sleep_until_ns};
 use crate::model::{Expected, Model};
 use crate::oracle::{Asked, answers};
 use crate::report::Oracle;
 use crate::scenario::{
-    Cancel, CollectionInfo, ConcreteIndex, IndexSpec, KeyChoice, Ledger, Operation, Pick, PlanShape,
-    Scenario, When, fit_finishing,
+    Cancel, CollectionInfo, ConcreteIndex, IndexSpec, KeyChoice, Ledger, Operation, Pick,
+    PlanShape, Scenario, When, fit_finishing,
 };
 
 /// Indexes and what they hold are numbered from here, in steps of two.
@@ -114,6 +117,7 @@ impl Client {
         }
         let commands = self.controller.take_commands();
         for command in &commands {
+            self.judge.fact(&Fact::Sent(command));
             self.judge.tell(now_ns(), "control", || {
                 let id = command.collection().map_or(String::new(), |id| format!(" {id}"));
                 let peek = command.peek().map_or(String::new(), |peek| format!(" ({peek})"));
@@ -175,6 +179,8 @@ impl Client {
         self.judge.tell(now_ns(), "control", || {
             format!("appends {} updates to {id} at {time}, upper {}", updates.len(), time + by)
         });
+        let fact = Fact::Appended { source: id, updates: updates.len(), upper: &after };
+        self.judge.fact(&fact);
         self.model.append(id, updates.iter().cloned()).expect("a source");
         let shard = self.shards.get(id).expect("a source");
         shard
@@ -305,12 +311,8 @@ impl Client {
         let (target, keys) = (*id, keys.fit(key.len()));
         let finishing = fit_finishing(finishing, info.arity);
         let timestamp = self.time(when, &[target]);
-        let request = PeekRequest {
-            target,
-            timestamp,
-            keys: keys.clone(),
-            finishing: finishing.clone(),
-        };
+        let request =
+            PeekRequest { target, timestamp, keys: keys.clone(), finishing: finishing.clone() };
         let question = Question { index: target, keys, finishing };
         let asked = self.controller.peek(request);
         self.ask(asked, target, vec![target], timestamp, question, cancel);
@@ -376,7 +378,9 @@ impl Client {
 
     fn cancel(&mut self, uuid: PeekId, cancel: Cancel) {
         self.judge.exercised("cancel");
-        if self.controller.cancel(uuid) {
+        let in_time = self.controller.cancel(uuid);
+        self.judge.fact(&Fact::Canceled { peek: uuid, in_time });
+        if in_time {
             self.judge.gave_up(uuid);
             self.canceled.insert(uuid);
         } else {
@@ -396,6 +400,7 @@ impl Client {
 
     /// Handles a response of the replica.
     fn response(&mut self, response: Response) {
+        self.judge.fact(&Fact::Heard(&response));
         if let Response::Peek { uuid, response } = &response {
             self.judge.tell(now_ns(), "control", || {
                 format!("hears of {uuid}: {}", answers::show_response(response))
@@ -429,6 +434,7 @@ impl Client {
 
     fn answered(&mut self, uuid: PeekId, response: &PeekResponse, canceled: bool) {
         let asked = self.judge.responded(uuid);
+        self.judge.fact(&Fact::Answered { peek: uuid, response });
         let (Some(asked), Some(question)) = (asked, self.questions.remove(&uuid)) else { return };
         self.judge.exercised(match response {
             PeekResponse::Rows(_) => "answered with rows",

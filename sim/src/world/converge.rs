@@ -102,7 +102,8 @@ fn traces(world: &World, id: GlobalId, upper: &Frontier) -> Vec<String> {
         // Errors of inputs that can have none are complete for all times.
         if !PartialOrder::less_equal(upper, &seen) {
             let seen = show(&seen);
-            missing.push(format!("{id} {:?} of worker {} has upper {seen}", part.half, part.worker));
+            missing
+                .push(format!("{id} {:?} of worker {} has upper {seen}", part.half, part.worker));
         }
     }
     missing
@@ -128,7 +129,9 @@ fn slots(world: &World, live: &[GlobalId]) -> Vec<String> {
         for (id, worker, published) in registry.slots() {
             if !published || !live.contains(&id) {
                 let state = if published { "published" } else { "unpublished" };
-                orphans.push(format!("process {process} keeps a {state} slot of {id} for worker {worker}"));
+                orphans.push(format!(
+                    "process {process} keeps a {state} slot of {id} for worker {worker}"
+                ));
             }
         }
     }

@@ -2,12 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use tandem::env::{Activity, Event, Role};
 use tandem::protocol::PeekId;
 use tandem::repr::{Frontier, GlobalId};
 
 use super::now_ns;
+use super::witness::{Fact, Witness};
 use crate::oracle::memory::MemoryOracle;
 use crate::oracle::once::OnceOracle;
 use crate::oracle::pins::PinOracle;
@@ -33,11 +35,17 @@ pub(super) struct Judge {
     sometimes: RefCell<Sometimes>,
     exercised: RefCell<BTreeMap<&'static str, u64>>,
     story: RefCell<Option<VecDeque<String>>>,
+    witness: Option<Rc<dyn Witness>>,
+    told_violation: Cell<bool>,
     over: Cell<bool>,
 }
 
 impl Judge {
-    pub(super) fn new(scenario: &Scenario, tell_story: bool) -> Judge {
+    pub(super) fn new(
+        scenario: &Scenario,
+        tell_story: bool,
+        witness: Option<Rc<dyn Witness>>,
+    ) -> Judge {
         let kinds = Operation::KINDS.iter().chain(&Fault::KINDS);
         Judge {
             threads: RefCell::default(),
@@ -50,12 +58,22 @@ impl Judge {
             sometimes: RefCell::new(Sometimes::new(scenario.peers())),
             exercised: RefCell::new(kinds.map(|kind| (*kind, 0)).collect()),
             story: RefCell::new(tell_story.then(VecDeque::new)),
+            witness,
+            told_violation: Cell::new(false),
             over: Cell::new(false),
         }
     }
 
+    /// Tells the witness, if there is one.
+    pub(super) fn fact(&self, fact: &Fact<'_>) {
+        if let Some(witness) = &self.witness {
+            witness.fact(now_ns(), fact);
+        }
+    }
+
     /// Introduces a thread of the machine.
-    pub(super) fn thread(&self, id: u64, name: String, role: Role) {
+    pub(super) fn thread(&self, id: u64, name: String, role: Role, process: usize) {
+        self.fact(&Fact::Thread { id: ThreadId(id), name: &name, role, process });
         let mut threads = self.threads.borrow_mut();
         assert_eq!(threads.len() as u64, id, "threads are introduced in order");
         threads.push((name, role));
@@ -74,6 +92,17 @@ impl Judge {
     pub(super) fn violated(&self, oracle: Oracle, at_ns: u64, message: String) {
         self.tell(at_ns, "judge", || format!("{oracle} violated: {message}"));
         self.verdict.borrow_mut().violated(oracle, at_ns, message);
+        self.tell_violation();
+    }
+
+    /// Tells the witness of the violation, once.
+    fn tell_violation(&self) {
+        let verdict = self.verdict.borrow();
+        if let Some(violation) = verdict.violation()
+            && !self.told_violation.replace(true)
+        {
+            self.fact(&Fact::Violated(violation));
+        }
     }
 
     pub(super) fn checked(&self, oracle: Oracle) {
@@ -98,6 +127,8 @@ impl Judge {
 
     /// The client asked for a read.
     pub(super) fn asked(&self, peek: PeekId, asked: Asked) {
+        let Asked { target, reads, at, .. } = &asked;
+        self.fact(&Fact::Asked { peek, target: *target, reads, at: *at });
         self.once.borrow_mut().asked(peek);
         self.reads.borrow_mut().insert(peek, asked);
     }
@@ -202,7 +233,11 @@ impl Judge {
         let (reads, verdict) = (&*self.reads.borrow(), &mut *self.verdict.borrow_mut());
         match event {
             Event::Rejected { role, message } => {
-                verdict.violated(Oracle::O8, now, format!("{role:?} rejected a command: {message}"));
+                verdict.violated(
+                    Oracle::O8,
+                    now,
+                    format!("{role:?} rejected a command: {message}"),
+                );
             }
             Event::PeekAnswered { role: Role::Interactive, .. } => verdict.checked(Oracle::O10),
             Event::CommandApplied { .. } => verdict.checked(Oracle::O8),
@@ -226,21 +261,55 @@ impl Observer for Judge {
         }
         self.judge_event(now, event);
         self.sometimes.borrow_mut().event(thread.0, event, &self.reads.borrow());
+        if let Some(witness) = &self.witness {
+            witness.event(now, thread, event);
+        }
+        self.tell_violation();
     }
 
-    fn begin(&self, _now: u64, thread: ThreadId, activity: Activity) {
+    fn begin(&self, now: u64, thread: ThreadId, activity: Activity) {
+        if let Some(witness) = &self.witness {
+            witness.begin(now, thread, activity);
+        }
         self.sometimes.borrow_mut().begin(thread.0, activity);
     }
 
-    fn end(&self, _now: u64, thread: ThreadId, activity: Activity) {
+    fn end(&self, now: u64, thread: ThreadId, activity: Activity) {
+        if let Some(witness) = &self.witness {
+            witness.end(now, thread, activity);
+        }
         self.sometimes.borrow_mut().end(thread.0, activity);
     }
 
-    fn switch(&self, _now: u64, from: ThreadId, _to: ThreadId) {
+    fn switch(&self, now: u64, from: ThreadId, to: ThreadId) {
+        if let Some(witness) = &self.witness {
+            witness.switch(now, from, to);
+        }
         self.sometimes.borrow_mut().switch(from.0);
     }
 
+    fn parked(&self, now: u64, thread: ThreadId) {
+        if let Some(witness) = &self.witness {
+            witness.parked(now, thread);
+        }
+    }
+
+    fn unblocked(&self, now: u64, thread: ThreadId, lock: &'static str, waited_ns: u64) {
+        if let Some(witness) = &self.witness {
+            witness.unblocked(now, thread, lock, waited_ns);
+        }
+    }
+
+    fn ended(&self, now: u64, thread: ThreadId) {
+        if let Some(witness) = &self.witness {
+            witness.ended(now, thread);
+        }
+    }
+
     fn blocked(&self, now: u64, blocked: &Blocked) {
+        if let Some(witness) = &self.witness {
+            witness.blocked(now, blocked);
+        }
         let (waiter, holder) = (blocked.waiter, blocked.holder);
         let Some(waiter_role) = self.role(waiter) else { return };
         self.sometimes(match waiter_role {
@@ -264,9 +333,13 @@ impl Observer for Judge {
                 &mut self.verdict.borrow_mut(),
             );
         }
+        self.tell_violation();
     }
 
     fn stalled(&self, now: u64, thread: ThreadId, stall_ns: u64) {
+        if let Some(witness) = &self.witness {
+            witness.stalled(now, thread, stall_ns);
+        }
         self.tell(now, &self.name(thread), || format!("is stalled for {} us", stall_ns / 1_000));
     }
 }

@@ -15,6 +15,7 @@ use timely::communication::Allocator;
 use timely::worker::Worker;
 
 use super::judge::Judge;
+use super::witness::Fact;
 use super::{SharedShards, World, now_ns};
 use crate::report::Oracle;
 use crate::scenario::Scenario;
@@ -121,7 +122,7 @@ impl Machine {
         };
         let idle_effort = self.idle_effort;
         let name = format!("p{process}.{}{}", short(role), index % self.workers);
-        judge.thread(peers.own, name.clone(), role);
+        judge.thread(peers.own, name.clone(), role, process);
         let body = move || run_worker(allocator, config, idle_effort, peers, &population);
         let id = self.scheduler.spawn(name, group(role), body);
         assert_eq!(id.0, peers.own, "threads are numbered in the order they are spawned");
@@ -135,7 +136,8 @@ impl Machine {
     /// The threads of a process, or all.
     pub(super) fn threads_of(&self, process: Option<usize>) -> Vec<ThreadId> {
         let peers = self.workers * self.registries.len();
-        let inside = |index: usize| process.is_none_or(|process| index % peers / self.workers == process);
+        let inside =
+            |index: usize| process.is_none_or(|process| index % peers / self.workers == process);
         let threads = self.threads.iter().enumerate().filter(|(index, _)| inside(*index));
         threads.map(|(_, thread)| *thread).collect()
     }
@@ -143,6 +145,7 @@ impl Machine {
     /// Hands a command to the runtimes it concerns.
     pub(super) fn command(&self, command: Command, judge: &Judge) {
         judge.exercised(command.kind());
+        judge.fact(&Fact::Delivered(&command));
         match self.endpoint.borrow_mut().command(command) {
             Ok(routed) => {
                 for (role, command) in routed {
@@ -161,7 +164,11 @@ impl Machine {
         match self.endpoint.borrow_mut().response(role, worker, nonce, response) {
             Ok(response) => response,
             Err(error) => {
-                judge.violated(Oracle::O5, now_ns(), format!("a worker contradicts itself: {error}"));
+                judge.violated(
+                    Oracle::O5,
+                    now_ns(),
+                    format!("a worker contradicts itself: {error}"),
+                );
                 None
             }
         }

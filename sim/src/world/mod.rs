@@ -19,14 +19,16 @@ use std::time::Duration;
 
 use rand_core::RngCore;
 use tandem::env::Role;
-use tandem::zoo;
+use tandem::zoo::{self, Defect};
 use tokio::sync::Notify;
 
 use crate::report::{Oracle, RunReport};
 use crate::rng::Streams;
 use crate::scenario::{Fault, Scenario, StrategyChoice, Victim};
 use crate::sched::strategy::{Random, Starvation};
-use crate::sched::{Choice, Config, Kind, Outcome, Scheduler, Seeded, Source, ThreadId, Whom};
+use crate::sched::{
+    Choice, Config, Kind, Outcome, Recorded, Scheduler, Seeded, Source, ThreadId, Whom,
+};
 use crate::sweep::RunRequest;
 
 mod client;
@@ -34,6 +36,9 @@ mod converge;
 mod judge;
 mod machine;
 mod network;
+mod witness;
+
+pub use witness::{Fact, Witness};
 
 use client::Client;
 use judge::Judge;
@@ -82,32 +87,77 @@ async fn sleep_until_ns(at_ns: u64) {
     madsim::time::sleep(Duration::from_nanos(ahead)).await;
 }
 
-/// Carries out one run.
+/// Carries out the run that a request asks for.
 pub fn run(request: &RunRequest) -> RunReport {
-    let scenario = request.scenario();
-    zoo::plant(request.plant);
-    let streams = Streams::new(request.seed);
-    let clusters = machine::clusters(&scenario);
+    let plan = Plan {
+        scenario: request.scenario(),
+        plant: request.plant,
+        schedule: Schedule::Drawn,
+        tell_story: request.tell_story,
+        witness: None,
+    };
+    carry_out(plan).report
+}
+
+/// Where a run's decisions come from.
+#[derive(Clone, Debug)]
+pub enum Schedule {
+    /// The scenario's strategy, with the numbers of its seed.
+    Drawn,
+    /// This list, and the calm choice after its end.
+    Recorded(Vec<u32>),
+}
+
+/// A run to be carried out.
+pub struct Plan {
+    /// Everything that is done and goes wrong. It must be [valid](Scenario::validate).
+    pub scenario: Scenario,
+    /// The defect to put back into the system, if any.
+    pub plant: Option<Defect>,
+    /// Where decisions come from.
+    pub schedule: Schedule,
+    /// Whether [`RunReport::story`] is wanted. Changes nothing else.
+    pub tell_story: bool,
+    /// Sees everything that happens, if anybody. Changes nothing either.
+    pub witness: Option<Rc<dyn Witness>>,
+}
+
+/// What a run came to, and the decisions that led there.
+pub struct Carried {
+    /// What the oracles say.
+    pub report: RunReport,
+    /// The decisions, as [`Schedule::Recorded`] takes them.
+    pub decisions: Vec<u32>,
+}
+
+/// Carries out one run. It must be the first on its OS thread.
+pub fn carry_out(plan: Plan) -> Carried {
+    zoo::plant(plan.plant);
+    let streams = Streams::new(plan.scenario.seed);
+    let clusters = machine::clusters(&plan.scenario);
     let mut config = madsim::Config::default();
-    let network = scenario.network;
+    let network = plan.scenario.network;
     config.net.send_latency = Duration::from_nanos(network.latency_ns_min)
         ..Duration::from_nanos(network.latency_ns_max + 1);
     let seed = streams.stream("network").next_u64();
     let runtime = madsim::runtime::Runtime::with_seed_and_config(seed, config);
-    let report = runtime.block_on(simulate(scenario, &streams, clusters, request.tell_story));
+    let carried = runtime.block_on(simulate(plan, &streams, clusters));
     zoo::plant(None);
-    report
+    carried
 }
 
 async fn simulate(
-    scenario: Scenario,
+    plan: Plan,
     streams: &Streams,
     clusters: Vec<(Role, Vec<timely::communication::Allocator>)>,
-    tell_story: bool,
-) -> RunReport {
-    let judge = Rc::new(Judge::new(&scenario, tell_story));
+) -> Carried {
+    let Plan { scenario, schedule, tell_story, witness, .. } = plan;
+    let judge = Rc::new(Judge::new(&scenario, tell_story, witness));
     let healed = Rc::new(Cell::new(false));
-    let source = decisions(&scenario, streams, &healed);
+    let source = match schedule {
+        Schedule::Drawn => decisions(&scenario, streams, &healed),
+        Schedule::Recorded(decisions) => Box::new(Recorded::new(decisions)),
+    };
     let scheduler = Scheduler::new(Config::default(), source, judge.clone());
     let installed = scheduler.install();
     let client = Client::new(&scenario, &judge);
@@ -140,21 +190,21 @@ async fn simulate(
 }
 
 /// Drops the world and judges what is left of it.
-fn finish(world: Rc<World>, installed: tandem::env::Installed, judge: Rc<Judge>) -> RunReport {
+fn finish(world: Rc<World>, installed: tandem::env::Installed, judge: Rc<Judge>) -> Carried {
     WORLD.set(None);
     let scheduler = world.machine.scheduler();
     let at_ns = now_ns();
-    let (decisions, hash) = (scheduler.decision_count(), scheduler.hash());
+    let (count, decisions, hash) =
+        (scheduler.decision_count(), scheduler.decisions(), scheduler.hash());
     let threads = scheduler.threads();
     scheduler.kill(&threads);
-    let (seed, shape) =
-        (world.scenario.seed, (world.scenario.processes, world.scenario.workers));
+    let (seed, shape) = (world.scenario.seed, (world.scenario.processes, world.scenario.workers));
     judge.ended();
     // What the killed threads held is gone; what is left belongs to somebody who leaks.
     judge.check_memory(at_ns);
     drop(world);
     drop(installed);
-    judge.report(seed, shape, at_ns, decisions, hash)
+    Carried { report: judge.report(seed, shape, at_ns, count, hash), decisions }
 }
 
 /// Where decisions come from: the scenario's strategy, until everything is healed.
@@ -198,12 +248,10 @@ fn walk(switch_per_mille: u32) -> Random {
         Kind::BeforePark,
     ];
     let seldom = [Kind::Records, Kind::Walked];
-    let walk = often.into_iter().fold(Random::default(), |walk, kind| {
-        walk.with_switch(kind, chance(switch_per_mille))
-    });
-    seldom
+    let walk = often
         .into_iter()
-        .fold(walk, |walk, kind| walk.with_switch(kind, chance(switch_per_mille) / 4))
+        .fold(Random::default(), |walk, kind| walk.with_switch(kind, chance(switch_per_mille)));
+    seldom.into_iter().fold(walk, |walk, kind| walk.with_switch(kind, chance(switch_per_mille) / 4))
 }
 
 /// Makes the calm choice once everything is healed.
@@ -256,15 +304,16 @@ async fn faults(world: Rc<World>) {
     for (at_ns, changes) in moments {
         sleep_until_ns(at_ns).await;
         for (index, begins) in changes {
-            carry_out(&world, &world.scenario.faults[index], begins, at_ns);
+            inject(&world, &world.scenario.faults[index], begins, at_ns);
         }
     }
 }
 
-fn carry_out(world: &World, fault: &Fault, begins: bool, at_ns: u64) {
+fn inject(world: &World, fault: &Fault, begins: bool, at_ns: u64) {
     if begins {
         world.judge.exercised(fault.kind());
     }
+    world.judge.fact(&Fact::Fault { fault, begins });
     let scheduler = world.machine.scheduler();
     let (from_ns, to_ns) = fault.window_ns();
     match fault {
@@ -289,6 +338,7 @@ fn carry_out(world: &World, fault: &Fault, begins: bool, at_ns: u64) {
 /// Ends all faults.
 fn heal(world: &World) {
     world.healed.set(true);
+    world.judge.fact(&Fact::Healed);
     for thread in world.machine.threads_of(None) {
         world.machine.scheduler().set_slow(Whom::Thread(thread), 1);
     }

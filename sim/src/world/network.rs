@@ -163,7 +163,8 @@ async fn follow(process: usize) {
             continue;
         }
         let said = said.into_iter();
-        let said = said.map(|(role, worker, nonce, response)| Said { role, worker, nonce, response });
+        let said =
+            said.map(|(role, worker, nonce, response)| Said { role, worker, nonce, response });
         send(&mut write, said).await;
     }
 }
