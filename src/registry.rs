@@ -12,6 +12,7 @@
 //! the slot; a publication, a seal and a close put the index into that mailbox and wake that worker, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
@@ -192,6 +193,8 @@ impl Registry {
 
 /// Which indexes one worker should look at again.
 pub struct Mailbox {
+    /// Whether anything may be marked, so that a worker with nothing to look at takes no lock. Set after the mark.
+    marked: AtomicBool,
     dirty: Mutex<BTreeSet<GlobalId>>,
     unparker: env::Unparker,
 }
@@ -200,6 +203,7 @@ impl Mailbox {
     /// An empty mailbox of the calling thread.
     pub fn new() -> Arc<Mailbox> {
         Arc::new(Mailbox {
+            marked: AtomicBool::new(false),
             dirty: Mutex::new("mailbox", BTreeSet::new()),
             unparker: env::Unparker::current(),
         })
@@ -212,6 +216,9 @@ impl Mailbox {
 
     /// Takes what is marked. Look at the marked indexes only after this, never before (H9).
     pub fn drain(&self) -> BTreeSet<GlobalId> {
+        if !self.marked.swap(false, Ordering::SeqCst) {
+            return BTreeSet::new();
+        }
         std::mem::take(&mut *self.dirty.lock())
     }
 }
@@ -228,6 +235,7 @@ impl Wake for Dirty {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.mailbox.dirty.lock().insert(self.id);
+        self.mailbox.marked.store(true, Ordering::SeqCst);
         self.mailbox.unparker.unpark();
     }
 }

@@ -169,6 +169,11 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         self.shared.with_source(None, |source| Some(source.agent.clone()))
     }
 
+    /// Up to where what was last published is complete; none once closed.
+    pub fn upper(&self) -> Option<Antichain<T>> {
+        self.shared.with_source(None, |source| Some(source.current.upper().clone()))
+    }
+
     /// How the trace really is; none once closed.
     pub fn state(&self) -> Option<TraceState<T>> {
         self.shared.with_source(None, |source| Some(source.state()))

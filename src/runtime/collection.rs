@@ -289,9 +289,9 @@ impl Collection {
         }
         let mut upper = Antichain::new();
         match &mut self.trace {
-            Trace::Published { slot, .. } => {
-                upper.extend(slot.oks.load().upper().iter().copied());
-                upper.extend(slot.errs.load().upper().iter().copied());
+            Trace::Published { oks, errs, .. } => {
+                upper.extend(oks.upper().unwrap_or_default());
+                upper.extend(errs.upper().unwrap_or_default());
             }
             Trace::Local { oks, errs } => {
                 of(oks, &mut upper);

@@ -2,9 +2,16 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::env::Unparker;
 use crate::env::sync::Mutex;
+
+struct Shared<M> {
+    /// Whether there may be messages, so that a reader with nothing to read takes no lock. Set after a message is in.
+    pending: AtomicBool,
+    state: Mutex<State<M>>,
+}
 
 struct State<M> {
     messages: VecDeque<M>,
@@ -12,7 +19,7 @@ struct State<M> {
 }
 
 /// An ordered queue from any thread to one worker, which is woken by every message.
-pub struct Inbox<M>(Arc<Mutex<State<M>>>);
+pub struct Inbox<M>(Arc<Shared<M>>);
 
 impl<M> Clone for Inbox<M> {
     fn clone(&self) -> Self {
@@ -23,7 +30,8 @@ impl<M> Clone for Inbox<M> {
 impl<M> Default for Inbox<M> {
     fn default() -> Self {
         let state = State { messages: VecDeque::new(), reader: None };
-        Inbox(Arc::new(Mutex::new("inbox", state)))
+        let (pending, state) = (AtomicBool::new(false), Mutex::new("inbox", state));
+        Inbox(Arc::new(Shared { pending, state }))
     }
 }
 
@@ -31,10 +39,11 @@ impl<M> Inbox<M> {
     /// Appends a message and wakes the reader, if it has attached.
     pub fn push(&self, message: M) {
         let reader = {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             state.messages.push_back(message);
             state.reader.clone()
         };
+        self.0.pending.store(true, Ordering::SeqCst);
         if let Some(reader) = reader {
             reader.unpark();
         }
@@ -42,12 +51,15 @@ impl<M> Inbox<M> {
 
     /// Makes the calling thread the one that is woken. Messages that came before are kept.
     pub fn attach(&self) {
-        self.0.lock().reader = Some(Unparker::current());
+        self.0.state.lock().reader = Some(Unparker::current());
     }
 
     /// Takes all messages. A reader that parks does so only after this returned none.
     pub fn drain(&self) -> VecDeque<M> {
-        std::mem::take(&mut self.0.lock().messages)
+        if !self.0.pending.swap(false, Ordering::SeqCst) {
+            return VecDeque::new();
+        }
+        std::mem::take(&mut self.0.state.lock().messages)
     }
 }
 
