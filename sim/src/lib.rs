@@ -8,9 +8,12 @@ compile_error!(
 pub mod cli;
 pub mod model;
 pub mod oracle;
+pub mod replay;
 pub mod report;
 pub mod rng;
 pub mod scenario;
 pub mod sched;
+pub mod shrink;
+pub mod story;
 pub mod sweep;
 pub mod world;

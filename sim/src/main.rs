@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use tandem_sim::report::RunReport;
-use tandem_sim::sweep::{RunRequest, Runner};
+use tandem_sim::replay::{Case, Recording};
+use tandem_sim::sweep::Runner;
 
 /// Building and stepping dataflows allocates a lot, and every run on an OS thread of its own: a quarter of a sweep went
 /// into the system's allocator.
@@ -14,8 +14,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 struct World;
 
 impl Runner for World {
-    fn run(&self, request: &RunRequest) -> RunReport {
-        tandem_sim::world::run(request)
+    fn record(&self, case: &Case, watched: bool) -> Recording {
+        tandem_sim::replay::record(case, watched)
     }
 }
 
