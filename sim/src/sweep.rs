@@ -25,7 +25,7 @@ use std::thread;
 use tandem::env::Role;
 use tandem::zoo::Defect;
 
-use crate::replay::{Case, Recording};
+use crate::replay::{self, Case, Recording};
 use crate::report::{Oracle, RunReport, Violation};
 use crate::scenario::{Profile, Scenario, StrategyChoice, Victim};
 use crate::story;
@@ -182,6 +182,16 @@ pub trait Runner: Sync {
     /// # Panics
     /// If the testbed itself is wrong; whatever the system does goes into the report.
     fn record(&self, case: &Case, watched: bool) -> Recording;
+}
+
+/// Carries out runs in the simulated world.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulation;
+
+impl Runner for Simulation {
+    fn record(&self, case: &Case, watched: bool) -> Recording {
+        replay::record(case, watched)
+    }
 }
 
 /// What a run came to, in which O11 has had its say.

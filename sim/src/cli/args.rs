@@ -102,10 +102,7 @@ impl RunArgs {
             (None, Some(seeds)) => return Ok(seeds),
             (None, None) => {}
         }
-        if let Some(seed) = parse_variable("TANDEM_SEED", &environment.seed)? {
-            return single("TANDEM_SEED", seed);
-        }
-        let given = parse_variable("TANDEM_SEEDS", &environment.seeds)?;
+        let given = environment.seeds()?;
         Ok(given.unwrap_or_else(|| DEFAULT_SEEDS.parse().expect("the default is a range")))
     }
 
@@ -254,6 +251,17 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// The seeds it asks for, if any.
+    ///
+    /// # Errors
+    /// If a variable is no seed or no range of seeds.
+    pub fn seeds(&self) -> Result<Option<Seeds>, clap::Error> {
+        match parse_variable("TANDEM_SEED", &self.seed)? {
+            Some(seed) => single("TANDEM_SEED", seed).map(Some),
+            None => parse_variable("TANDEM_SEEDS", &self.seeds),
+        }
+    }
+
     /// The environment of this process.
     pub fn of_process() -> Environment {
         let read = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());

@@ -16,7 +16,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use tracing_subscriber::EnvFilter;
 
-use crate::replay::{Case, Comparison, ReplayFile};
+use crate::replay::{Case, Comparison, Recording, ReplayFile};
 use crate::report::Oracle;
 use crate::shrink::{Budget, ShrinkError, shrink as search};
 use crate::story;
@@ -182,6 +182,20 @@ fn run(
         text::Ending { tally, wall, jobs, hidden_failures, is_terminal }.print(console.out)?;
     }
     Ok(tally.exit_code())
+}
+
+/// What is printed of a failure: the oracle, what it saw, what led there, and as the last line the
+/// command that replays it. Runs it once more to tell.
+pub fn describe(runner: &dyn Runner, failure: &Failure) -> String {
+    let chain = match apart(runner, &failure.request.case(), true) {
+        Ok(Recording { chronicle: Some(chronicle), .. }) => {
+            story::chain(&chronicle, &failure.violation)
+        }
+        _ => Vec::new(),
+    };
+    let mut text = Vec::new();
+    text::failure(&mut text, failure, &chain, None).expect("memory takes everything");
+    String::from_utf8_lossy(&text).trim_end().to_string()
 }
 
 /// Prints failures as they come, and how far the sweep is.

@@ -29,7 +29,7 @@ use crate::scenario::{Operation, Scenario};
 use crate::sweep::{Runner, apart};
 use crate::world::Schedule;
 
-mod schedules;
+pub mod schedules;
 mod simpler;
 
 #[cfg(test)]
@@ -235,9 +235,6 @@ impl Shrinker<'_> {
                 if self.is_over() || Rc::ptr_eq(&self.best, &before) {
                     break;
                 }
-            }
-            if self.best.recording.decisions.is_empty() {
-                return;
             }
         }
     }

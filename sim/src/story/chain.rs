@@ -74,6 +74,11 @@ impl Cast {
         Cast { ids, peeks, about: about.clone() }
     }
 
+    /// Whether an entry is about a collection of the cast.
+    fn is_about(&self, entry: &Entry) -> bool {
+        entry.ids.iter().any(|id| self.ids.contains(id))
+    }
+
     fn rank(&self, entry: &Entry) -> Option<Rank> {
         let is_elsewhere = |worker| !self.about.workers.contains(&worker);
         if !self.about.workers.is_empty() && entry.worker.is_some_and(is_elsewhere) {
@@ -86,10 +91,11 @@ impl Cast {
         match (entry.class, entry.peek) {
             (Class::Verdict, _) => Some(Rank::Own),
             (_, Some(peek)) if self.peeks.contains(&peek) => Some(Rank::Own),
-            (Class::Work, _) => own.then_some(Rank::Own),
+            (Class::Work, _) if entry.ids.is_empty() => own.then_some(Rank::Own),
+            (Class::Work, _) => (own && self.is_about(entry)).then_some(Rank::Detail),
             (Class::Fault, _) if matches!(entry.who, Who::Thread(_)) => own.then_some(Rank::Cause),
             (Class::Fault, _) => Some(Rank::Cause),
-            _ if !entry.ids.iter().any(|id| self.ids.contains(id)) => None,
+            _ if !self.is_about(entry) => None,
             (Class::Command | Class::Ask, Some(_)) => None,
             (Class::Capture, Some(_)) | (Class::View | Class::Trace, _) => Some(Rank::Detail),
             (Class::Command, None) if entry.who == Who::Endpoint => Some(Rank::Detail),
@@ -98,7 +104,7 @@ impl Cast {
     }
 }
 
-/// The entries that led to a violation, oldest first.
+/// The entries that led to a violation, oldest first. What threads still did after it is no part of that.
 pub fn chain(chronicle: &Chronicle, violation: &Violation) -> Vec<Line> {
     let cast = Cast::new(chronicle, &violation.about);
     let mut ranked: BTreeMap<Rank, Vec<u64>> = BTreeMap::new();
@@ -107,6 +113,9 @@ pub fn chain(chronicle: &Chronicle, violation: &Violation) -> Vec<Line> {
         if let Some(rank) = cast.rank(entry) {
             ranked.entry(rank).or_default().push(number);
             concerned.insert(number, entry);
+        }
+        if entry.class == Class::Verdict {
+            break;
         }
     }
     let mut chosen = BTreeSet::new();

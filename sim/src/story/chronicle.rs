@@ -275,8 +275,12 @@ impl Witness for Chronicler {
         if let Fact::Thread { name, .. } = fact {
             self.state.borrow_mut().chronicle.threads.push(name.to_string());
         }
+        let at_ns = match fact {
+            Fact::Violated(violation) => violation.at_ns,
+            _ => now_ns,
+        };
         if let Some((who, class, about, line)) = words::fact(fact) {
-            self.write(now_ns, who, class, about, line);
+            self.write(at_ns, who, class, about, line);
         }
     }
 }
