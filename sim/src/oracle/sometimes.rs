@@ -178,10 +178,10 @@ impl Sometimes {
                     self.count("drop with readers queued");
                 }
             }
-            Event::Rendered { role: Role::Maintenance, worker: 0, exports } => {
-                if exports.iter().any(|id| self.dropped.contains(id)) {
-                    self.count("index re-created");
-                }
+            Event::Rendered { role: Role::Maintenance, worker: 0, exports }
+                if exports.iter().any(|id| self.dropped.contains(id)) =>
+            {
+                self.count("index re-created");
             }
             _ => {}
         }

@@ -14,6 +14,9 @@ mod decisions;
 mod file;
 mod parse;
 
+#[cfg(test)]
+mod tests;
+
 pub use case::{Case, Recording, record};
 pub use compare::{Comparison, Outcome};
 pub use decisions::DECISIONS_MAX;

@@ -232,6 +232,9 @@ impl Shrinker<'_> {
             loop {
                 let before = Rc::clone(&self.best);
                 self.round();
+                if redraws > 1 {
+                    self.seek_calm();
+                }
                 if self.is_over() || Rc::ptr_eq(&self.best, &before) {
                     break;
                 }
@@ -250,6 +253,24 @@ impl Shrinker<'_> {
         let best = Rc::clone(&self.best);
         self.try_scenarios(simpler::gaps(&best.case.scenario));
         self.calm_down();
+    }
+
+    /// Looks for other schedules with fewer context switches: none, but a fault instead; one; or
+    /// fewer than there are, drawn at random.
+    fn seek_calm(&mut self) {
+        let switches = |shrinker: &Self| restless(&shrinker.best.recording.decisions).len();
+        let best = Rc::clone(&self.best);
+        if switches(self) > 0 {
+            self.try_cases(schedules::with_a_fault(&best.case), switches(self));
+        }
+        if switches(self) > 1 {
+            self.try_cases(schedules::with_one_switch(&best.case), switches(self));
+        }
+        if switches(self) > 1 {
+            let before = switches(self);
+            self.try_cases(schedules::seldom(&best.case, self.redraws), before);
+            self.calm_down();
+        }
     }
 
     /// Tries each operation in simpler forms, until none is left that fails.
