@@ -60,7 +60,7 @@ fn a_calm_schedule_has_no_decisions_in_its_file() {
     let calm = Case { schedule: Schedule::Recorded(vec![0; 500]), ..file.case() };
     let recording = apart(&Simulation, &calm, false).unwrap();
     let file = ReplayFile::new(&calm, &recording);
-    assert_eq!(file.decisions, []);
+    assert!(file.decisions.is_empty());
     assert_eq!(file.to_string().parse::<ReplayFile>().unwrap(), file);
 }
 

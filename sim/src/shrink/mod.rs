@@ -35,6 +35,9 @@ mod simpler;
 #[cfg(test)]
 mod tests;
 
+/// In how many parts the decisions of a large run are made calm.
+const COARSE: usize = 16;
+
 /// How long to look, and how many candidates to try at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
@@ -226,7 +229,7 @@ impl Shrinker<'_> {
     /// Goes through everything that could be smaller, until nothing is. What is quick comes first:
     /// schedules are drawn again and again only for what is small already.
     fn search(&mut self) {
-        self.calm_down();
+        self.calm_down(COARSE);
         for redraws in [1, 8, 40] {
             self.redraws = redraws;
             loop {
@@ -252,7 +255,8 @@ impl Shrinker<'_> {
         self.simplify_operations();
         let best = Rc::clone(&self.best);
         self.try_scenarios(simpler::gaps(&best.case.scenario));
-        self.calm_down();
+        // As long as a scenario is large, runs are long and decisions many.
+        self.calm_down(if self.redraws > 1 { usize::MAX } else { COARSE });
     }
 
     /// Looks for other schedules with fewer context switches: none, but a fault instead; one; or
@@ -269,7 +273,7 @@ impl Shrinker<'_> {
         if switches(self) > 1 {
             let before = switches(self);
             self.try_cases(schedules::seldom(&best.case, self.redraws), before);
-            self.calm_down();
+            self.calm_down(usize::MAX);
         }
     }
 
@@ -313,10 +317,11 @@ impl Shrinker<'_> {
         }
     }
 
-    /// Makes decisions calm: all, then chunks of those that are not.
-    fn calm_down(&mut self) {
+    /// Makes decisions calm: all, then chunks of those that are not, down to one in so many of them.
+    fn calm_down(&mut self, parts: usize) {
         let mut chunk = restless(&self.best.recording.decisions).len();
-        while chunk > 0 {
+        let least = chunk / parts;
+        while chunk > least {
             let mut end = usize::MAX;
             while end > 0 && !self.is_over() {
                 let best = Rc::clone(&self.best);
