@@ -13,4 +13,5 @@ pub mod rng;
 pub mod scenario;
 pub mod sched;
 pub mod sweep;
+pub mod timeline;
 pub mod world;

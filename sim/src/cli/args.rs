@@ -9,6 +9,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use tandem::zoo::Defect;
 
+use super::draw::DrawArgs;
 use crate::scenario::{Policy, Profile};
 use crate::sweep::{PROFILES, RunRequest, Seeds, StrategyName, profile_name};
 
@@ -123,6 +124,8 @@ pub(super) struct ReplayArgs {
     seed: SeedArgs,
     #[command(flatten)]
     what: WhatArgs,
+    #[command(flatten)]
+    pub(super) drawings: DrawArgs,
     /// Prints the whole scenario, all events that were kept, and what was exercised
     #[arg(long)]
     pub(super) verbose: bool,

@@ -16,8 +16,10 @@ use clap::error::ErrorKind;
 use tracing_subscriber::EnvFilter;
 
 use crate::sweep::{EXIT_BROKEN, Runner, Tally, judge, sweep};
+use crate::timeline::Subject;
 
 mod args;
+mod draw;
 mod json;
 mod progress;
 mod text;
@@ -51,6 +53,9 @@ enum Trouble {
     /// Output could not be written.
     #[error("cannot write output: {0}")]
     Output(#[from] io::Error),
+    /// A run cannot be drawn.
+    #[error(transparent)]
+    Drawing(#[from] draw::DrawError),
 }
 
 /// The whole program: does what the words of this process ask for, and gives its exit code.
@@ -94,12 +99,12 @@ fn explain(trouble: &Trouble, console: &mut Console<'_>) -> u8 {
     let _ = match trouble {
         Trouble::Usage(error) if error.use_stderr() => write!(console.err, "{}", error.render()),
         Trouble::Usage(help) => write!(console.out, "{}", help.render()),
-        Trouble::Output(_) => writeln!(console.err, "error: {trouble}"),
+        Trouble::Output(_) | Trouble::Drawing(_) => writeln!(console.err, "error: {trouble}"),
     };
     match trouble {
         Trouble::Usage(help) if help.kind() == ErrorKind::DisplayHelp => 0,
         Trouble::Usage(_) => 2,
-        Trouble::Output(_) => EXIT_BROKEN,
+        Trouble::Output(_) | Trouble::Drawing(_) => EXIT_BROKEN,
     }
 }
 
@@ -199,6 +204,8 @@ fn replay(
     console.out.flush()?;
     match judge(runner, &request) {
         Ok(judged) => {
+            let subject = || Subject::of(&request);
+            args.drawings.draw(console.out, subject, judged.report.hash)?;
             text::story(console.out, &request, &judged, args.verbose, is_terminal)?;
             let mut tally = Tally::new(request);
             tally.add(request.seed, Ok(judged));

@@ -380,8 +380,8 @@ impl Machine {
     }
 
     /// Wakes a sleeper at `at_ns`, or leaves a token. Of several wakes before it runs, the earliest
-    /// counts: what each of them announces is already there to be seen.
-    pub fn wake(&mut self, slot: usize, at_ns: u64) {
+    /// counts: what each of them announces is already there to be seen. Whether a sleeper was woken by this.
+    pub fn wake(&mut self, slot: usize, at_ns: u64) -> bool {
         self.all_may_run_to_ns = 0;
         let wake_ns = at_ns.saturating_add(self.config.costs.wake_ns);
         let thread = self.thread(slot);
@@ -391,11 +391,17 @@ impl Machine {
                 thread.wait = Wait::Woken;
                 self.clocks[slot] = woken_ns;
                 self.ready |= 1 << slot;
+                true
             }
-            Wait::Woken => self.clocks[slot] = self.clocks[slot].min(woken_ns),
+            Wait::Woken => {
+                let earlier = woken_ns < self.clocks[slot];
+                self.clocks[slot] = self.clocks[slot].min(woken_ns);
+                earlier
+            }
             Wait::Nothing | Wait::Lock(_) => {
                 let token_ns = thread.token_ns.map_or(at_ns, |token_ns| token_ns.min(at_ns));
                 thread.token_ns = Some(token_ns);
+                false
             }
         }
     }

@@ -432,8 +432,11 @@ impl Core {
 
     fn wake(&self, thread: ThreadId, at_ns: u64) {
         let mut machine = self.machine.borrow_mut();
-        if let Some(slot) = machine.slot(thread) {
-            machine.wake(slot, at_ns);
+        let Some(slot) = machine.slot(thread) else { return };
+        if machine.wake(slot, at_ns) {
+            let (by, runs_ns) = (machine.running(), machine.clocks[slot]);
+            drop(machine);
+            self.observer.woken(at_ns, by, thread, runs_ns);
         }
     }
 
