@@ -34,7 +34,7 @@ pub trait Observer {
     /// A thread goes to sleep.
     fn parked(&self, _now_ns: u64, _thread: ThreadId) {}
     /// `by` woke a sleeping thread, or woke it earlier than somebody had before: it runs from `runs_ns` on. Wakes that
-    /// only let the next park return at once are not told.
+    /// let the next park return at once are not told.
     fn woken(&self, _now_ns: u64, _by: ThreadId, _thread: ThreadId, _runs_ns: u64) {}
     /// A thread found a lock taken.
     fn blocked(&self, _now_ns: u64, _blocked: &Blocked) {}

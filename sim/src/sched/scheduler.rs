@@ -567,13 +567,20 @@ impl Surroundings for Core {
         let mut machine = self.machine.borrow_mut();
         let slot = machine.current.expect("the driver of a simulation cannot park");
         let (now_ns, id) = (machine.clocks[slot], machine.ids[slot]);
-        machine.sleep(slot);
+        let token = machine.sleep(slot);
         if machine.ready & 1 << slot == 0 {
             drop(machine);
             self.observer.parked(now_ns, id);
             machine = self.machine.borrow_mut();
         } else if machine.clocks[slot] == now_ns {
             return;
+        } else if let Some((token_ns, by)) = token {
+            // The wake came early in the order of things, but its time is still ahead.
+            let runs_ns = machine.clocks[slot];
+            drop(machine);
+            self.observer.parked(now_ns, id);
+            self.observer.woken(token_ns, by, id, runs_ns);
+            machine = self.machine.borrow_mut();
         }
         let next = machine.decide(Kind::Parked, None);
         if next != Some(slot) {

@@ -261,6 +261,11 @@ impl Doing {
         }
     }
 
+    /// Whether it waits for another thread.
+    fn is_wait(&self) -> bool {
+        matches!(self, Doing::Idle | Doing::Blocked { .. })
+    }
+
     /// The read it is for.
     pub fn peek(&self) -> Option<PeekId> {
         match self {

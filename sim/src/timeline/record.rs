@@ -64,6 +64,8 @@ struct Lane {
     open: Vec<usize>,
     /// Who wakes it from its sleep: when, by whom, and from when on it runs.
     wake: Option<(u64, Option<usize>, u64)>,
+    /// Its clock when it was torn down, after the run.
+    last_ns: Option<u64>,
 }
 
 fn level(frontier: &Frontier) -> Level {
@@ -78,6 +80,15 @@ impl Recorder {
     /// Everything that was recorded. Nothing is left.
     pub(super) fn finish(&self, subject: &Subject, report: &RunReport) -> Timeline {
         self.state.take().finish(subject, report)
+    }
+
+    fn torn_down(&self, now_ns: u64, thread: ThreadId) {
+        let mut state = self.state.borrow_mut();
+        let over = state.over;
+        let lane = usize::try_from(thread.0).ok().and_then(|index| state.lanes.get_mut(index));
+        if let Some(lane) = lane.filter(|_| over) {
+            lane.last_ns = Some(now_ns);
+        }
     }
 
     /// Does something with the state, unless the run is over.
@@ -154,6 +165,7 @@ impl Observer for Recorder {
     }
 
     fn ended(&self, now_ns: u64, thread: ThreadId) {
+        self.torn_down(now_ns, thread);
         self.with(thread, now_ns, |state, thread| {
             state.resume(thread, now_ns);
             while !state.lanes[thread].open.is_empty() {
@@ -271,6 +283,15 @@ impl State {
         }
     }
 
+    /// Ends what the end of the run found unfinished: work where the thread's clock stood, waits at the end.
+    fn close_all(&mut self, thread: usize, end_ns: u64) {
+        let waits = self.top(thread).is_some_and(|slice| slice.doing.is_wait());
+        let last_ns = if waits { None } else { self.lanes[thread].last_ns };
+        while !self.lanes[thread].open.is_empty() {
+            self.close(thread, last_ns.unwrap_or(end_ns).min(end_ns));
+        }
+    }
+
     /// Ends this and whatever is inside of it.
     fn close_through(&mut self, thread: usize, end_ns: u64, doing: &Doing) {
         let slices = &self.timeline.threads[thread].slices;
@@ -307,7 +328,7 @@ impl State {
             self.resume(thread, from_ns);
         }
         let top = self.top(thread).map(|slice| slice.doing.clone());
-        let wait = top.filter(|doing| matches!(doing, Doing::Idle | Doing::Blocked { .. }));
+        let wait = top.filter(Doing::is_wait);
         if wait.is_some() {
             self.close(thread, from_ns);
         }
@@ -358,6 +379,11 @@ impl State {
         };
         if let Command::AllowCompaction { id, frontier } = command {
             push(&mut self.strip(*id).allowed, sent_ns, level(frontier));
+        }
+        if let Command::CreateDataflow(dataflow) = command {
+            for id in dataflow.export_ids() {
+                push(&mut self.strip(id).allowed, sent_ns, Some(dataflow.as_of));
+            }
         }
         self.timeline.commands.push(SentCommand {
             kind,
@@ -511,21 +537,25 @@ impl State {
         let heard = heard.filter(|slice| slice.doing != Doing::Stalled);
         let heard = heard.flat_map(|slice| [slice.begin_ns, slice.end_ns]);
         let last = heard.filter(|at_ns| *at_ns != u64::MAX).max().unwrap_or(0);
+        let torn = (0..self.lanes.len()).filter(|thread| {
+            let last = self.timeline.threads[*thread].slices.last();
+            self.top(*thread).is_some_and(|slice| !slice.doing.is_wait())
+                && last.is_some_and(|slice| slice.doing != Doing::Stalled)
+        });
+        let last =
+            torn.filter_map(|thread| self.lanes[thread].last_ns).max().unwrap_or(0).max(last);
         let violated_ns = self.timeline.violation.as_ref().map_or(0, |mark| mark.at_ns);
         let end_ns = report.virtual_ns.max(last).max(violated_ns);
         for thread in 0..self.lanes.len() {
-            while !self.lanes[thread].open.is_empty() {
-                self.close(thread, end_ns);
-            }
+            self.close_all(thread, end_ns);
         }
         let mut timeline = self.timeline;
         for slices in timeline.threads.iter_mut().map(|thread| &mut thread.slices) {
             slices.iter_mut().for_each(|slice| slice.end_ns = slice.end_ns.min(end_ns));
             // A wait that a stall cut off where it began was none.
-            let is_wait = |doing: &Doing| matches!(doing, Doing::Idle | Doing::Blocked { .. });
             slices.retain(|slice| {
                 slice.begin_ns <= slice.end_ns
-                    && (slice.begin_ns < slice.end_ns || !is_wait(&slice.doing))
+                    && (slice.begin_ns < slice.end_ns || !slice.doing.is_wait())
             });
         }
         timeline.wakes.sort_by_key(|wake| wake.runs_ns);

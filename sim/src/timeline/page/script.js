@@ -2,7 +2,7 @@
 (() => {
   const $ = (id) => document.getElementById(id);
   const data = JSON.parse($("data").textContent);
-  const GUTTER = 138, RULER = 30, NARROWEST_NS = 200, ARROWS_MOST = 2000, FRAMES_KEPT = 240;
+  const GUTTER = 138, RULER = 30, LANE = 40, MIDDLE = 20, NARROWEST_NS = 200, ARROWS_MOST = 2000, FRAMES_KEPT = 240;
   const IDLE = data.kinds.indexOf("idle"), BLOCKED = data.kinds.indexOf("blocked");
   const STALLED = data.kinds.indexOf("stalled"), TURN = 0, DIM = data.kinds.length;
   /* When slices share a pixel, the one worth seeing gives the colour. */
@@ -20,6 +20,81 @@
     }
     return low;
   }
+
+  /* Where nothing at all happens for a large part of a run, the axis is cut: times are drawn, and kept below, without
+     what is cut out, and shown to people with it. */
+  const cuts = quiet().map(([from, to, keep]) => ({ from, to, keep }));
+  function quiet() {
+    const busy = [[0, 0], [data.end, data.end]];
+    const at = (ns) => { if (ns !== null && ns !== undefined) busy.push([ns, ns]); };
+    for (const lane of data.threads) {
+      let begin = 0;
+      lane.begin.forEach((after, i) => {
+        begin += after;
+        if (lane.kind[i] !== IDLE && lane.depth[i] === 0) busy.push([begin, begin + lane.length[i]]);
+      });
+    }
+    data.commands.forEach((command) => { at(command.sent); at(command.delivered); });
+    data.peeks.forEach((peek) => { at(peek.asked); at(peek.answered?.[0]); });
+    data.collections.forEach((strip) => ["upper", "since", "allowed", "held"].forEach((name) => strip[name].forEach((step) => at(step[0]))));
+    data.faults.forEach(([, from, to]) => { at(from); at(to); });
+    at(data.violation?.at); at(data.healed);
+    busy.sort((a, b) => a[0] - b[0]);
+    const gaps = [];
+    let until = 0;
+    for (const [from, to] of busy) {
+      if (from - until > Math.max(5e6, data.end * 0.2)) gaps.push([until, from]);
+      until = Math.max(until, to);
+    }
+    const left = data.end - gaps.reduce((sum, [from, to]) => sum + to - from, 0);
+    return gaps.map(([from, to]) => [from, to, Math.min(to - from, left * 0.06)]);
+  }
+  /** From virtual time to the axis, and back. */
+  function warp(ns) {
+    let out = ns;
+    for (const { from, to, keep } of cuts) {
+      if (ns >= to) out -= to - from - keep;
+      else if (ns > from) out -= (ns - from) * (1 - keep / (to - from));
+    }
+    return out;
+  }
+  function unwarp(at) {
+    for (const { from, to, keep } of cuts) {
+      if (at <= from) break;
+      at = at >= from + keep ? at + to - from - keep : from + (at - from) * (to - from) / keep;
+    }
+    return at;
+  }
+  function warpAll() {
+    for (const lane of data.threads) {
+      let begin = 0, last = 0;
+      lane.begin.forEach((after, i) => {
+        begin += after;
+        const from = warp(begin), to = warp(begin + lane.length[i]);
+        lane.begin[i] = from - last;
+        lane.length[i] = to - from;
+        last = from;
+      });
+      if (lane.died !== null) lane.died = warp(lane.died);
+    }
+    const pair = (list, index) => { list[index] = warp(list[index]); };
+    data.wakes.forEach((wake) => { pair(wake, 1); pair(wake, 3); });
+    data.commands.forEach((command) => {
+      command.sent = warp(command.sent);
+      if (command.delivered !== null) command.delivered = warp(command.delivered);
+      command.applied.forEach((step) => pair(step, 1));
+    });
+    data.peeks.forEach((peek) => {
+      peek.asked = warp(peek.asked);
+      [peek.canceled, peek.answered, ...peek.steps].forEach((step) => { if (step) pair(step, 0); });
+    });
+    data.collections.forEach((strip) => ["upper", "since", "allowed", "held"].forEach((name) => strip[name].forEach((step) => pair(step, 0))));
+    data.faults.forEach((fault) => { pair(fault, 1); pair(fault, 2); });
+    if (data.violation) data.violation.at = warp(data.violation.at);
+    if (data.healed !== null) data.healed = warp(data.healed);
+    data.end = warp(data.end);
+  }
+  if (cuts.length) warpAll();
 
   /** Slices of a thread that are disjoint: all at one depth, or all waits. */
   function track(lane, indexes) {
@@ -86,7 +161,9 @@
     return `${trim(ns / 1e3, span >= 2e4 ? 1 : 3)} µs`;
   }
   const trim = (value, digits) => value.toFixed(digits).replace(/\.?0+$/, "");
-  const clock = (ns) => `${(ns / 1e6).toFixed(3)} ms`;
+  const clock = (at) => `${(unwarp(at) / 1e6).toFixed(3)} ms`;
+  /** How long it is between two places on the axis. */
+  const lasts = (from, to) => time(unwarp(to) - unwarp(from));
 
   // ---- State -----------------------------------------------------------------------------------
 
@@ -149,15 +226,13 @@
     const add = (row, h) => { rows.push({ ...row, y, h }); y += h; };
     const head = (text) => add({ type: "head", text }, 28);
     head("Controller");
-    add({ type: "controller", text: "commands, answers" }, 34);
+    add({ type: "controller", text: "commands" }, 34);
     data.faults.forEach((fault, index) => add({ type: "fault", fault, index, text: "fault" }, 22));
-    const peeks = data.peeks.filter((peek) => !shown?.peeks || shown.peeks.has(peek));
-    if (peeks.length) {
-      const deep = pack(peeks), each = deep <= 8 ? 15 : deep <= 20 ? 10 : 6;
-      head(peeks.length === data.peeks.length ? `Reads (${peeks.length})`
-        : `Reads (${peeks.length} of ${data.peeks.length})`);
-      add({ type: "reads", peeks, each, text: "peeks" }, deep * each + 8);
-    }
+    const strips = data.collections.filter((strip) => !shown?.collections || shown.collections.has(strip.id));
+    const named = strips.filter((strip) => data.violation?.collections.includes(strip.id)).slice(0, 3);
+    const addStrip = (strip) => add({ type: "strip", strip, text: strip.id }, strip.source ? 34 : 56);
+    if (named.length) head("Named by the violation");
+    named.forEach(addStrip);
     const groups = new Map();
     for (const lane of data.threads) {
       if (shown?.threads && !shown.threads.has(lane.number)) continue;
@@ -167,11 +242,18 @@
     const order = (name) => name.replace("interactive", "a").replace("maintenance", "b");
     for (const name of [...groups.keys()].sort((a, b) => order(a) < order(b) ? -1 : 1)) {
       head(name);
-      groups.get(name).forEach((lane) => add({ type: "lane", lane, text: lane.name }, 32));
+      groups.get(name).forEach((lane) => add({ type: "lane", lane, text: lane.name }, LANE));
     }
-    const strips = data.collections.filter((strip) => !shown?.collections || shown.collections.has(strip.id));
-    if (strips.length) head("Collections");
-    strips.forEach((strip) => add({ type: "strip", strip, text: strip.id }, strip.source ? 34 : 52));
+    const peeks = data.peeks.filter((peek) => !shown?.peeks || shown.peeks.has(peek));
+    if (peeks.length) {
+      const deep = pack(peeks), each = deep <= 8 ? 15 : deep <= 20 ? 10 : 5;
+      head(peeks.length === data.peeks.length ? `Reads (${peeks.length})`
+        : `Reads (${peeks.length} of ${data.peeks.length})`);
+      add({ type: "reads", peeks, each, text: "peeks" }, deep * each + 8);
+    }
+    const others = strips.filter((strip) => !named.includes(strip));
+    if (others.length) head("Collections");
+    others.forEach(addStrip);
     contentHeight = y + 24;
     space.style.height = `${contentHeight}px`;
     state.row = Math.min(state.row, rows.length - 1);
@@ -230,7 +312,7 @@
     parts.push(stripes(ink.blocked) + "blocked", stripes(ink.stalled) + "stalled",
       line(ink.line, "") + "idle");
     const strips = [box(ink.band) + "readable", line(ink.upper, "") + "upper", line(ink.since, "") + "since",
-      line(ink.allowed, "5 3") + "allowed by the controller", line(ink.alarm, "2 2") + "held by the trace"];
+      line(ink.allowed, "5 3") + "allowed", line(ink.alarm, "2 2") + "held"];
     $("legend").innerHTML = `${parts.map((part) => `<span>${part}</span>`).join("")}<i></i>${
       strips.map((part) => `<span>${part}</span>`).join("")}`;
   }
@@ -296,7 +378,11 @@
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((times) => times * power).find((step) => step >= rough);
     const list = [];
-    for (let at = Math.ceil(view.from / step) * step; at <= view.to; at += step) list.push(at);
+    for (let at = Math.ceil(unwarp(view.from) / step) * step; at <= unwarp(view.to); at += step) {
+      const cut = cuts.find(({ from, to }) => at > from && at < to);
+      if (cut) at = Math.ceil(cut.to / step) * step;
+      list.push(warp(at));
+    }
     return { step, list };
   }
   function grid(top) {
@@ -316,8 +402,9 @@
     const { step, list } = ticks();
     const digits = Math.max(0, Math.min(6, Math.ceil(6 - Math.log10(step))));
     for (const at of list) {
-      if (X(at) >= GUTTER) pen.fillText(`${(at / 1e6).toFixed(digits)} ms`, X(at) + 5, RULER / 2);
+      if (X(at) >= GUTTER) pen.fillText(`${(unwarp(at) / 1e6).toFixed(digits)} ms`, X(at) + 5, RULER / 2);
     }
+    drawCuts();
     if (data.violation && X(data.violation.at) >= GUTTER && X(data.violation.at) <= width) {
       const text = `${data.violation.oracle} violated`, x = X(data.violation.at);
       pen.font = font(11.5, 650);
@@ -331,6 +418,28 @@
       pen.fill();
       pen.fillStyle = ink.paper;
       pen.fillText(text, left + 7, RULER / 2);
+    }
+  }
+
+  function drawCuts() {
+    pen.font = font(11);
+    for (const { from, to, keep } of cuts) {
+      const left = X(warp(from)), right = left + keep / (view.to - view.from) * plotWidth();
+      if (right < GUTTER || left > width) continue;
+      const text = `${time(to - from)} of nothing`, wide = pen.measureText(text).width, middle = (left + right) / 2;
+      pen.fillStyle = ink.raised;
+      pen.fillRect(Math.max(left, GUTTER), 0, right - Math.max(left, GUTTER), RULER - 1);
+      pen.fillStyle = ink.paper;
+      pen.fillRect(middle - wide / 2 - 5, 0, wide + 10, RULER - 1);
+      pen.fillStyle = ink.faint;
+      pen.fillText(text, middle - wide / 2, RULER / 2);
+      pen.strokeStyle = ink.faint;
+      pen.lineWidth = 1;
+      pen.setLineDash([3, 3]);
+      pen.beginPath();
+      for (const x of [left, right]) { pen.moveTo(x, RULER); pen.lineTo(x, height); }
+      pen.stroke();
+      pen.setLineDash([]);
     }
   }
 
@@ -355,7 +464,15 @@
     const chosen = state.selection?.kind === "collection" && state.selection.id === row.strip?.id;
     pen.font = font(12.5, chosen ? 650 : 400);
     pen.fillStyle = row.type === "lane" || row.type === "strip" ? ink.ink : ink.soft;
-    pen.fillText(row.text, 20, row.y + Math.min(row.h, 52) / 2);
+    pen.fillText(row.text, 20, row.y + row.h / 2);
+    if (row.range && row.type === "strip") {
+      pen.font = font(10.5);
+      pen.fillStyle = ink.faint;
+      pen.textAlign = "right";
+      pen.fillText(String(row.range[1]), GUTTER - 6, row.y + 9);
+      if (row.range[0] !== row.range[1]) pen.fillText(String(row.range[0]), GUTTER - 6, row.y + row.h - 9);
+      pen.textAlign = "left";
+    }
     if (row.strip?.source) {
       pen.fillStyle = ink.faint;
       pen.font = font(11);
@@ -372,9 +489,9 @@
     }
   }
 
-  /* A lane is 32 high; what is nested is drawn lower in it. */
-  const TOPS = [13, 5, 13, 19, 22], HEIGHTS = [6, 22, 14, 8, 5];
-  const slicePlace = (depth, kind) => kind === BLOCKED || kind === STALLED ? [5, 22]
+  /* What is nested is drawn lower in its lane. */
+  const TOPS = [17, 5, 13, 22, 28], HEIGHTS = [6, 30, 22, 13, 7];
+  const slicePlace = (depth, kind) => kind === BLOCKED || kind === STALLED ? [5, 30]
     : [TOPS[Math.min(depth, 4)], HEIGHTS[Math.min(depth, 4)]];
 
   /** Collects rectangles by style and fills each style once. */
@@ -382,7 +499,7 @@
     pen.fillStyle = ink.line;
     for (const row of lanes) {
       const [from, to] = [Math.max(X(0), GUTTER), Math.min(X(row.lane.died ?? data.end), width)];
-      pen.fillRect(from, row.y + 15.5, Math.max(0, to - from), 1);
+      pen.fillRect(from, row.y + MIDDLE - 0.5, Math.max(0, to - from), 1);
       if (row.lane.died !== null) drawDeath(row);
     }
     const dimmed = state.path.length > 0;
@@ -394,7 +511,7 @@
       }
       for (const [style, rects] of styles) {
         const kind = style >> 2, bucket = style & 3;
-        pen.globalAlpha = (0.4 + 0.2 * bucket) * (dimmed ? 0.38 : 1);
+        pen.globalAlpha = (0.52 + 0.16 * bucket) * (dimmed ? 0.38 : 1);
         pen.fillStyle = ink.kinds[kind];
         pen.beginPath();
         for (let i = 0; i < rects.length; i += 4) pen.rect(rects[i], rects[i + 1], rects[i + 2], rects[i + 3]);
@@ -455,17 +572,17 @@
     pen.font = font(11);
     pen.textBaseline = "middle";
     const least = (view.to - view.from) / plotWidth() * 46;
-    for (let depth = 1; depth < row.lane.tracks.length; depth++) {
+    for (let depth = 0; depth < row.lane.tracks.length; depth++) {
       const { begin, end, slices } = row.lane.tracks[depth];
       let i = lower(end, view.from), drawn = 0;
       if (lower(begin, view.to) - i > 3000) continue;
-      for (; i < begin.length && begin[i] < view.to && drawn < 80; i++) {
+      for (; i < begin.length && begin[i] < view.to && drawn < 120; i++) {
         if (end[i] - begin[i] < least) continue;
         const slice = slices[i], kind = row.lane.kind[slice];
         const left = Math.max(X(begin[i]), GUTTER) + 5, room = Math.min(X(end[i]), width) - left - 4;
         const inside = row.lane.tracks[depth + 1];
-        if (room < 34 || depth > 2 || (inside && covered(inside, begin[i], end[i]))) continue;
         const [top, high] = slicePlace(depth, kind);
+        if (room < 34 || high < 12 || kind === TURN || (inside && covered(inside, begin[i], end[i]))) continue;
         const text = fit(data.labels[row.lane.label[slice]].split(":")[0], room);
         if (!text) continue;
         if (kind === BLOCKED || kind === STALLED) {
@@ -493,8 +610,8 @@
     pen.strokeStyle = ink.alarm;
     pen.lineWidth = 2;
     pen.beginPath();
-    pen.moveTo(x - 5, row.y + 11); pen.lineTo(x + 5, row.y + 21);
-    pen.moveTo(x + 5, row.y + 11); pen.lineTo(x - 5, row.y + 21);
+    pen.moveTo(x - 5, row.y + 15); pen.lineTo(x + 5, row.y + 25);
+    pen.moveTo(x + 5, row.y + 15); pen.lineTo(x - 5, row.y + 25);
     pen.stroke();
   }
 
@@ -513,7 +630,7 @@
     }
     last = -9;
     for (let i = lower(answerTimes, view.from); i < answerTimes.length && answerTimes[i] <= view.to; i++) {
-      const peek = answers[i], x = X(peek.end), on = state.selection?.kind === "peek" && state.selection.id === peek.peek;
+      const peek = answers[i], x = X(peek.end), on = focus() === peek;
       if (!on && x - last < 0.7) continue;
       last = x;
       pen.globalAlpha = dimmed && !on ? 0.3 : 1;
@@ -536,10 +653,11 @@
     pen.stroke();
     pen.font = font(11.5);
     const text = row.fault[0], wide = pen.measureText(text).width;
-    const at = Math.max(left, GUTTER) + 6;
+    const roomy = Math.min(right, width) - Math.max(left, GUTTER) > wide + 24;
+    const at = roomy ? Math.max(left, GUTTER) + 10 : Math.max(right, GUTTER) + 7;
     pen.fillStyle = ink.paper;
-    pen.fillRect(at - 3, row.y + 4, wide + 6, row.h - 9);
-    pen.fillStyle = ink.ink;
+    if (roomy) pen.fillRect(at - 4, row.y + 5, wide + 8, row.h - 11);
+    pen.fillStyle = ink.soft;
     pen.textBaseline = "middle";
     pen.fillText(text, at, row.y + row.h / 2);
   }
@@ -550,7 +668,7 @@
     for (const peek of row.peeks) {
       const left = X(peek.asked), right = X(peek.end);
       if (right < GUTTER || left > width) continue;
-      const y = row.y + 4 + peek.row * row.each, on = isSelected("peek", peek.peek);
+      const y = row.y + 4 + peek.row * row.each, on = focus() === peek;
       const wide = Math.max(2.5, right - left);
       pen.globalAlpha = dimmed && !on ? 0.35 : 1;
       pen.fillStyle = peekColor(peek);
@@ -599,10 +717,12 @@
   function drawStrip(row) {
     const lines = row.strip.lines.map((line) => ({ name: line.name, steps: visibleSteps(line) }));
     const finite = lines.flatMap((line) => line.steps.map((step) => step[1])).filter(Number.isFinite);
+    row.range = null;
     if (!finite.length) return;
     let least = Infinity, most = -Infinity;
     for (const level of finite) { least = Math.min(least, level); most = Math.max(most, level); }
-    const chosen = state.selection?.kind === "peek" ? new Set(peekByName.get(state.selection.id).reads) : null;
+    row.range = [least, most];
+    const peek = focus(), chosen = peek ? new Set(peek.reads) : null;
     pen.globalAlpha = chosen && !chosen.has(row.strip.id) ? 0.35 : 1;
     const span = Math.max(1, most - least), inner = row.h - 14;
     const Y = (level) => Number.isFinite(level) ? row.y + row.h - 7 - (level - least) / span * inner : row.y + 4;
@@ -621,12 +741,12 @@
       pen.setLineDash(looks[name][1]);
       pen.lineWidth = 1.4;
       pen.beginPath();
-      trace(steps, Y, true);
+      traceOpen(steps, Y, name === "upper" ? row.strip.lines[1] : null);
       pen.stroke();
     }
     pen.setLineDash([]);
     if (chosen?.has(row.strip.id)) {
-      const peek = peekByName.get(state.selection.id), y = Y(peek.at);
+      const y = Y(peek.at);
       if (peek.at >= least && peek.at <= most) {
         pen.fillStyle = ink.accent;
         pen.fillRect(X(peek.asked), y - 1, Math.max(2, X(peek.end) - X(peek.asked)), 2);
@@ -640,6 +760,18 @@
       const x = X(at), next = X(i + 1 < steps.length ? steps[i + 1][0] : end);
       if (fresh && i === 0) pen.moveTo(x, Y(level)); else pen.lineTo(x, Y(level));
       pen.lineTo(next, Y(level));
+    });
+  }
+  /** A line without what is closed; a closed upper is a line as long as there is something to read. */
+  function traceOpen(steps, Y, since) {
+    const end = Math.min(data.end, view.to);
+    let fresh = true;
+    steps.forEach(([at, level], i) => {
+      const x = X(at), next = X(i + 1 < steps.length ? steps[i + 1][0] : end);
+      const open = Number.isFinite(level) || (since && Number.isFinite(levelAt(since, at) ?? Infinity));
+      if (open && fresh) pen.moveTo(x, Y(level)); else if (open) pen.lineTo(x, Y(level));
+      if (open) pen.lineTo(next, Y(level));
+      fresh = !open;
     });
   }
   function traceBack(steps, Y, from) {
@@ -673,14 +805,14 @@
     for (const [thread, at] of command.applied) {
       const to = rowOfLane(thread);
       if (to && at >= view.from && command.sent <= view.to) {
-        arrow(X(command.sent), from.y + 16, X(at), to.y + 16, strong ? ink.accent : ink.commands, strong);
+        arrow(X(command.sent), from.y + 16, X(at), to.y + MIDDLE, strong ? ink.accent : ink.commands, strong);
       }
     }
   }
   function wakeArrow([by, at, thread, runs], strong) {
     const to = rowOfLane(thread), from = by < 0 ? null : rowOfLane(by);
     if (!to || runs < view.from || at > view.to) return;
-    if (from) arrow(X(at), from.y + 16, X(runs), to.y + 16, strong ? ink.accent : ink.soft, strong);
+    if (from) arrow(X(at), from.y + MIDDLE, X(runs), to.y + MIDDLE, strong ? ink.accent : ink.soft, strong);
   }
   function answerArrows(peek, strong) {
     const to = controllerRow();
@@ -688,18 +820,25 @@
     for (const [at, thread, what] of peek.steps) {
       const from = rowOfLane(thread);
       if (what === "answered" && from) {
-        arrow(X(at), from.y + 16, X(peek.end), to.y + 24, strong ? ink.accent : ink.walk, strong);
+        arrow(X(at), from.y + MIDDLE, X(peek.end), to.y + 24, strong ? ink.accent : ink.walk, strong);
       }
     }
+  }
+  /** The read that is selected, or that the selected violation is about. */
+  function focus() {
+    const { kind, id } = state.selection ?? {};
+    if (kind === "peek") return peekByName.get(id);
+    return kind === "violation" && data.violation.peeks.length === 1 ? peekByName.get(data.violation.peeks[0]) : null;
   }
   /** Commands that concern what is selected. */
   function related() {
     const { kind, id } = state.selection ?? {};
     if (kind === "command") return [data.commands[id]];
     if (kind === "collection") return data.commands.filter((command) => command.id === id);
-    if (kind !== "peek") return [];
-    const peek = peekByName.get(id), query = peek.target.startsWith("t") ? peek.target : null;
-    return data.commands.filter((command) => command.peek === id
+    const peek = focus();
+    if (!peek) return [];
+    const query = peek.target.startsWith("t") ? peek.target : null;
+    return data.commands.filter((command) => command.peek === peek.peek
       || (query && command.id === query && command.kind !== "AllowCompaction"));
   }
   /** The wakes that let waiting workers go on with a read. */
@@ -731,8 +870,8 @@
     }
     if (!state.selection) return;
     related().slice(0, 200).forEach((command) => { commandArrows(command, true); state.arrows++; });
-    if (state.selection.kind === "peek") {
-      const peek = peekByName.get(state.selection.id);
+    const peek = focus();
+    if (peek) {
       answerArrows(peek, true);
       wakesOf(peek).forEach((wake) => wakeArrow(wake, true));
     }
@@ -772,7 +911,7 @@
       if (!row) continue;
       pen.fillStyle = ink.accent;
       pen.beginPath();
-      pen.arc(X(point.at), row.y + 16, 3.2, 0, 7);
+      pen.arc(X(point.at), row.y + MIDDLE, 3.2, 0, 7);
       pen.fill();
       pen.strokeStyle = ink.paper;
       pen.lineWidth = 1;
@@ -785,6 +924,10 @@
       pen.globalAlpha = 0.5;
       pen.fillRect(X(data.healed), top, 1, height);
       pen.globalAlpha = 1;
+      pen.font = font(11);
+      pen.textBaseline = "middle";
+      pen.fillStyle = ink.good;
+      pen.fillText("faults are over", X(data.healed) + 6, top + RULER + 13);
     }
     if (data.end < view.to) {
       pen.fillStyle = ink.raised;
@@ -804,11 +947,11 @@
       pen.strokeStyle = ink.alarm;
       pen.lineWidth = 2;
       pen.beginPath();
-      pen.arc(x, row.y + 16, 9, 0, 7);
+      pen.arc(x, row.y + MIDDLE, 9, 0, 7);
       pen.stroke();
       pen.fillStyle = ink.alarm;
       pen.beginPath();
-      pen.arc(x, row.y + 16, 3.5, 0, 7);
+      pen.arc(x, row.y + MIDDLE, 3.5, 0, 7);
       pen.fill();
     }
   }
@@ -903,14 +1046,13 @@
     return slice === null ? null : sliceItem(row.lane, slice);
   }
   const sliceItem = (lane, slice) => ({ kind: "slice", id: `${lane.name}#${slice}`, thread: lane.number, slice });
-  const isSelected = (kind, id) => state.selection?.kind === kind && state.selection.id === id;
-
+  
   /** A title and lines about something. */
   function describe(item, at) {
     if (item.kind === "peek") {
       const peek = peekByName.get(item.id);
       return [`${peek.title} of ${peek.reads.join(", ")} at ${peek.at}`,
-        `${peek.kind} after ${time(peek.end - peek.asked)}`,
+        `${peek.kind} after ${lasts(peek.asked, peek.end)}`,
         peek.target.startsWith("t") ? `a query, built as ${peek.target}` : ""];
     }
     if (item.kind === "command") {
@@ -928,7 +1070,7 @@
       return [`${strip.id} at ${clock(at)}`, ...strip.lines.filter((line) => line.at.length).map((line) => `${line.name} ${show(line)}`)];
     }
     const lane = data.threads[item.thread], { slice } = item;
-    return [data.labels[lane.label[slice]], `${lane.name}, ${time(lane.to[slice] - lane.from[slice])}`, `from ${clock(lane.from[slice])}`];
+    return [data.labels[lane.label[slice]], `${lane.name}, ${lasts(lane.from[slice], lane.to[slice])}`, `from ${clock(lane.from[slice])}`];
   }
 
   // ---- Selection -------------------------------------------------------------------------------
@@ -971,6 +1113,8 @@
   /** What the thread of the violation, and whoever it waits for, were doing. */
   function lightViolation() {
     const { thread, at } = data.violation;
+    const peek = focus();
+    if (peek) pathOf(peek);
     if (thread === null) return;
     const slice = deepest(thread, at);
     if (slice === null) return;
@@ -1024,10 +1168,14 @@
     if (!mark) return look(0, data.end);
     const peek = mark.peeks.length === 1 ? peekByName.get(mark.peeks[0]) : null;
     const whole = Math.max(data.end, 1);
-    const before = peek && mark.at > peek.asked ? (mark.at - peek.asked) * 1.15 : Math.min(whole, Math.max(400_000, whole * 0.03));
-    look(mark.at - before, mark.at + before * 0.3);
+    const strip = data.collections.find((strip) => mark.collections.includes(strip.id));
+    const allowed = strip?.lines[2], last = allowed ? lower(allowed.at, mark.at) - 1 : -1;
+    let from = Math.min(mark.at - whole * 0.03, mark.at - 400_000);
+    if (peek && mark.at > peek.asked) from = peek.asked - (mark.at - peek.asked) * 0.15;
+    else if (mark.oracle === "O3" && last >= 0) from = Math.min(from, allowed.at[last] - (mark.at - allowed.at[last]) * 0.2);
+    else if (mark.oracle === "O7") from = -0.02 * whole;
+    look(from, mark.at + (mark.at - Math.max(from, 0)) * (mark.oracle === "O7" ? 0.04 : 0.25));
     if (mark.thread !== null) scrollTo(rowOfLane(mark.thread));
-    else if (mark.collections.length) scrollTo(rows.find((row) => row.strip?.id === mark.collections[0]));
   }
 
   // ---- Panel -----------------------------------------------------------------------------------
@@ -1057,7 +1205,7 @@
     return list;
   }
   const link = (item, text, when, more) => ({ text, when, more, act: () => select(item, true) });
-  const peekLink = (peek) => link({ kind: "peek", id: peek.peek }, peek.title, time(peek.end - peek.asked), `${peek.kind}, ${peek.reads.join(", ")} at ${peek.at}`);
+  const peekLink = (peek) => link({ kind: "peek", id: peek.peek }, peek.title, lasts(peek.asked, peek.end), `${peek.kind}, ${peek.reads.join(", ")} at ${peek.at}`);
 
   function panel() {
     const box = $("panel"), item = state.selection;
@@ -1098,7 +1246,7 @@
     return found.sort((a, b) => length(b) - length(a)).slice(0, count);
   }
   const sliceLink = (lane, slice) => link(sliceItem(lane, slice), `${lane.name} ${data.kinds[lane.kind[slice]]}`,
-    time(lane.to[slice] - lane.from[slice]), data.labels[lane.label[slice]].split(": ")[1]);
+    lasts(lane.from[slice], lane.to[slice]), data.labels[lane.label[slice]].split(": ")[1]);
 
   function violationPanel(_, put) {
     const mark = data.violation;
@@ -1113,9 +1261,9 @@
   function peekPanel(item, put) {
     const peek = peekByName.get(item.id);
     put(element("h2", peek.title), facts([["reads", peek.reads.join(", ")], ["at time", peek.at],
-      ["query", peek.target.startsWith("t") ? peek.target : ""], ["ended as", peek.kind], ["took", time(peek.end - peek.asked)]]));
+      ["query", peek.target.startsWith("t") ? peek.target : ""], ["ended as", peek.kind], ["took", lasts(peek.asked, peek.end)]]));
     put(element("h3", "Its way"), links(state.path.map((point) => ({
-      text: point.what, when: `+${time(point.at - peek.asked)}`,
+      text: point.what, when: `+${lasts(peek.asked, point.at)}`,
       more: [point.thread === undefined ? "controller" : data.threads[point.thread].name, point.detail].filter(Boolean).join(" · "),
       act: () => { reveal(point.at); scrollTo(point.thread === undefined ? controllerRow() : rowOfLane(point.thread)); },
     }))));
@@ -1124,9 +1272,9 @@
   function commandPanel(item, put) {
     const command = data.commands[item.id];
     put(element("h2", command.kind), facts([["about", command.id ?? ""], ["peek", command.peek ?? ""], ["detail", command.detail],
-      ["sent", clock(command.sent)], ["delivered", command.delivered === null ? "never" : `+${time(command.delivered - command.sent)}`]]));
+      ["sent", clock(command.sent)], ["delivered", command.delivered === null ? "never" : `+${lasts(command.sent, command.delivered)}`]]));
     put(element("h3", "Applied"), links(command.applied.map(([thread, at]) => ({ text: data.threads[thread].name,
-      when: `+${time(at - command.sent)}`, act: () => { reveal(at); scrollTo(rowOfLane(thread)); } }))));
+      when: `+${lasts(command.sent, at)}`, act: () => { reveal(at); scrollTo(rowOfLane(thread)); } }))));
     if (command.peek !== null && peekByName.has(command.peek)) put(element("h3", "For"), links([peekLink(peekByName.get(command.peek))]));
   }
   function collectionPanel(item, put) {
@@ -1140,7 +1288,7 @@
   function slicePanel(item, put) {
     const lane = data.threads[item.thread], { slice } = item, kind = data.kinds[lane.kind[slice]];
     put(element("h2", `${lane.name}: ${kind}`), element("p", data.labels[lane.label[slice]]),
-      facts([["from", clock(lane.from[slice])], ["to", clock(lane.to[slice])], ["took", time(lane.to[slice] - lane.from[slice])]]));
+      facts([["from", clock(lane.from[slice])], ["to", clock(lane.to[slice])], ["took", lasts(lane.from[slice], lane.to[slice])]]));
     const wake = wakeBefore(item.thread, slice);
     if (wake) {
       put(element("h3", "Woken last"), links([{ text: wake[0] < 0 ? "by the network" : `by ${data.threads[wake[0]].name}`,
@@ -1150,7 +1298,7 @@
   }
   function faultPanel(item, put) {
     const [label, from, to] = data.faults[item.id];
-    put(element("h2", "Fault"), element("p", label), facts([["from", clock(from)], ["to", clock(to)], ["took", time(to - from)]]));
+    put(element("h2", "Fault"), element("p", label), facts([["from", clock(from)], ["to", clock(to)], ["took", lasts(from, to)]]));
   }
 
   const say = (text) => { $("said").textContent = text; };
