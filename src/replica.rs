@@ -207,7 +207,7 @@ fn run_worker(
         // Nobody listens any more once the replica is being dropped.
         respond: Box::new(move |nonce, response| drop(sender.send((role, index, nonce, response)))),
     };
-    let worker = Worker::new(worker_config(IDLE_EFFORT), allocator, None);
+    let worker = Worker::new(worker_config(Some(IDLE_EFFORT)), allocator, None);
     let mut runtime = Runtime::new(worker, config).expect("peers were checked before any thread");
     loop {
         if let Some(hook) = &on_turn {

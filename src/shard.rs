@@ -17,6 +17,9 @@ use timely::progress::Timestamp as _;
 use crate::env::sync::Mutex;
 use crate::repr::{Diff, Frontier, GlobalId, Row, Timestamp, show};
 
+/// Rows that come or go, each at a time.
+pub type Updates = Vec<(Row, Timestamp, Diff)>;
+
 /// What can be wrong with a request to a shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShardError {
@@ -116,7 +119,7 @@ impl Shard {
     /// row has the wrong number of columns. Nothing is appended then.
     pub fn compare_and_append(
         &self,
-        updates: Vec<(Row, Timestamp, Diff)>,
+        updates: Updates,
         expected: &Frontier,
         upper: Frontier,
     ) -> Result<(), ShardError> {
@@ -196,10 +199,7 @@ impl ShardReader {
     ///
     /// # Errors
     /// [`ShardError::Compacted`] when the first read comes after compaction passed `as_of`.
-    pub fn poll(
-        &mut self,
-        waker: &Waker,
-    ) -> Result<(Vec<(Row, Timestamp, Diff)>, Frontier), ShardError> {
+    pub fn poll(&mut self, waker: &Waker) -> Result<(Updates, Frontier), ShardError> {
         let mut state = self.shard.state.lock();
         let started = !self.position.less_equal(&Timestamp::minimum());
         if !started && !state.since.less_equal(&self.as_of) {

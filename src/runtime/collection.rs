@@ -113,7 +113,9 @@ impl Dataflow {
                             let errs = Publisher::attach(&errs, Arc::clone(&slot.errs));
                             Trace::Published { slot, oks, errs }
                         }
-                        None => Trace::Local { oks: oks.trace, errs: errs.trace },
+                        None => {
+                            Trace::Local { oks: Box::new(oks.trace), errs: Box::new(errs.trace) }
+                        }
                     };
                     (*id, trace)
                 })
@@ -219,14 +221,14 @@ pub(super) enum Trace {
         errs: Publisher<EvalError, (), Timestamp, Diff>,
     },
     /// In a trace of this worker alone.
-    Local { oks: OksAgent, errs: ErrsAgent },
+    Local { oks: Box<OksAgent>, errs: Box<ErrsAgent> },
 }
 
 impl Trace {
     /// Handles for dataflows of this worker.
     fn agents(&self) -> (OksAgent, ErrsAgent) {
         match self {
-            Trace::Local { oks, errs } => (oks.clone(), errs.clone()),
+            Trace::Local { oks, errs } => (OksAgent::clone(oks), ErrsAgent::clone(errs)),
             Trace::Published { oks, errs, .. } => {
                 let open = "a collection that is dropped is no longer listed";
                 (oks.trace().expect(open), errs.trace().expect(open))

@@ -129,10 +129,12 @@ pub struct RuntimeConfig {
 }
 
 /// Configures timely for a runtime: arrangements go on merging when nothing happens, `idle_effort` updates (say,
-/// [`IDLE_EFFORT`]) at a time.
-pub fn worker_config(idle_effort: usize) -> timely::WorkerConfig {
+/// [`IDLE_EFFORT`]) at a time; not at all without.
+pub fn worker_config(idle_effort: Option<usize>) -> timely::WorkerConfig {
     let mut config = timely::WorkerConfig::default();
-    config.set(EXERT_LOGIC.to_string(), idle_merging(idle_effort));
+    if let Some(effort) = idle_effort {
+        config.set(EXERT_LOGIC.to_string(), idle_merging(effort));
+    }
     config
 }
 

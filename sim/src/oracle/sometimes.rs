@@ -33,6 +33,7 @@ pub const SITUATIONS: &[(&str, &str)] = &[
     ("read at the last complete time", "a read was captured at the last complete time"),
     ("interactive blocked on a lock", "an interactive thread waited for a lock"),
     ("maintenance blocked on a lock", "a maintenance thread waited for a lock"),
+    ("merge inside the tick", "a worker merged because it let its trace compact physically"),
     ("preempted inside a merge", "another thread ran while one was inside a merge"),
     ("idle time advanced", "the upper of a source moved without data"),
 ];
@@ -41,6 +42,7 @@ pub const SITUATIONS: &[(&str, &str)] = &[
 pub struct Sometimes {
     counts: BTreeMap<&'static str, u64>,
     merging: BTreeSet<u64>,
+    ticking: BTreeSet<u64>,
     /// Peeks whose command was applied, by worker.
     applied: BTreeMap<PeekId, BTreeSet<usize>>,
     /// The kinds of answers that a peek's workers have given.
@@ -55,6 +57,7 @@ impl Sometimes {
         Sometimes {
             counts: SITUATIONS.iter().map(|(name, _)| (*name, 0)).collect(),
             merging: BTreeSet::new(),
+            ticking: BTreeSet::new(),
             applied: BTreeMap::new(),
             kinds: BTreeMap::new(),
             dropped: BTreeSet::new(),
@@ -77,16 +80,27 @@ impl Sometimes {
 
     /// A thread began an activity.
     pub fn begin(&mut self, thread: u64, activity: Activity) {
-        if activity == Activity::Merge {
-            self.merging.insert(thread);
+        match activity {
+            Activity::Tick => {
+                self.ticking.insert(thread);
+            }
+            Activity::Merge => {
+                self.merging.insert(thread);
+                if self.ticking.contains(&thread) {
+                    self.count("merge inside the tick");
+                }
+            }
+            _ => {}
         }
     }
 
     /// A thread ended an activity.
     pub fn end(&mut self, thread: u64, activity: Activity) {
-        if activity == Activity::Merge {
-            self.merging.remove(&thread);
-        }
+        match activity {
+            Activity::Tick => self.ticking.remove(&thread),
+            Activity::Merge => self.merging.remove(&thread),
+            _ => false,
+        };
     }
 
     /// Another thread was chosen.
@@ -164,10 +178,10 @@ impl Sometimes {
                     self.count("drop with readers queued");
                 }
             }
-            Event::Rendered { role: Role::Maintenance, worker: 0, exports } => {
-                if exports.iter().any(|id| self.dropped.contains(id)) {
-                    self.count("index re-created");
-                }
+            Event::Rendered { role: Role::Maintenance, worker: 0, exports }
+                if exports.iter().any(|id| self.dropped.contains(id)) =>
+            {
+                self.count("index re-created");
             }
             _ => {}
         }

@@ -56,8 +56,9 @@ pub struct Scenario {
     pub policy: Policy,
     /// How many positions a peek walk visits before others get their turn.
     pub walk_budget: usize,
-    /// How many updates an idle trace merges at a time.
-    pub idle_effort: usize,
+    /// How many updates an idle trace merges at a time. When absent, traces merge only when something is inserted: in
+    /// the tick.
+    pub idle_effort: Option<usize>,
     /// How long messages are under way.
     pub network: Network,
     /// What this seed stresses.

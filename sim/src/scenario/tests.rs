@@ -445,7 +445,7 @@ fn impossible_scenarios_are_named_with_their_numbers() {
     assert_eq!(broken(|s| s.processes = 99), ScenarioError::Processes(99));
     assert_eq!(broken(|s| s.sources.clear()), ScenarioError::NoSources);
     assert_eq!(broken(|s| s.walk_budget = 0), ScenarioError::WalkBudget);
-    assert_eq!(broken(|s| s.idle_effort = 0), ScenarioError::IdleEffort);
+    assert_eq!(broken(|s| s.idle_effort = Some(0)), ScenarioError::IdleEffort);
     assert_eq!(
         broken(|s| s.network = Network { latency_ns_min: 5, latency_ns_max: 4 }),
         ScenarioError::Latency { min: 5, max: 4 }

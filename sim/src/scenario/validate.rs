@@ -163,7 +163,7 @@ impl Scenario {
         if self.walk_budget == 0 {
             return Err(ScenarioError::WalkBudget);
         }
-        if self.idle_effort == 0 {
+        if self.idle_effort == Some(0) {
             return Err(ScenarioError::IdleEffort);
         }
         let (min, max) = (self.network.latency_ns_min, self.network.latency_ns_max);

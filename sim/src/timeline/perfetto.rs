@@ -159,7 +159,9 @@ impl Trace {
             let length_ns = INSTANT_NS.min(next_ns - sent_ns);
             self.slice(track, &name, "command", sent_ns, length_ns);
             for command in commands {
-                for (thread, at_ns) in &command.applied {
+                // A thread's clock may lag behind the network's: then the arrow would lead back in time.
+                let applied = command.applied.iter().filter(|(_, at_ns)| *at_ns >= sent_ns);
+                for (thread, at_ns) in applied {
                     let to = (self::track(timeline, *thread), *at_ns);
                     self.flow("command", (track, sent_ns), to);
                 }

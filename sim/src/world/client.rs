@@ -1,6 +1,6 @@
 //! The controller, and whoever uses it: carries out the scenario's operations and compares answers with the model.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -68,8 +68,6 @@ pub(super) struct Client {
     questions: BTreeMap<PeekId, Question>,
     /// Reads to be cancelled, by when.
     cancels: BTreeMap<(u64, PeekId), Cancel>,
-    /// Cancelled reads whose cancel has reached the controller in time.
-    canceled: BTreeSet<PeekId>,
     next_id: u64,
 }
 
@@ -90,7 +88,6 @@ impl Client {
             recreating: Vec::new(),
             questions: BTreeMap::new(),
             cancels: BTreeMap::new(),
-            canceled: BTreeSet::new(),
             next_id: FIRST_INDEX,
         };
         for (index, spec) in scenario.sources.iter().enumerate() {
@@ -382,7 +379,6 @@ impl Client {
         self.judge.fact(&Fact::Canceled { peek: uuid, in_time });
         if in_time {
             self.judge.gave_up(uuid);
-            self.canceled.insert(uuid);
         } else {
             self.judge.sometimes("cancel after the answer");
         }
@@ -399,7 +395,7 @@ impl Client {
     }
 
     /// Handles a response of the replica.
-    fn response(&mut self, response: Response) {
+    pub(super) fn response(&mut self, response: Response) {
         self.judge.fact(&Fact::Heard(&response));
         if let Response::Peek { uuid, response } = &response {
             self.judge.tell(now_ns(), "control", || {
@@ -542,24 +538,65 @@ pub(super) fn flush(world: &World) {
     world.pump.notify_one();
 }
 
+/// The scenario's operations, each with its time.
+pub(super) struct Agenda<'a> {
+    operations: std::iter::Peekable<std::vec::IntoIter<(u64, &'a Operation)>>,
+}
+
+/// What is to be done next.
+pub(super) enum Due<'a> {
+    Operation(&'a Operation),
+    Cancel(PeekId, Cancel),
+}
+
+impl<'a> Agenda<'a> {
+    /// The operations of `scenario`, the first of them after its gap from `start_ns`.
+    pub(super) fn new(scenario: &'a Scenario, start_ns: u64) -> Self {
+        let mut at_ns = start_ns;
+        let timed = scenario.operations.iter().map(|timed| {
+            at_ns += timed.gap_ns;
+            (at_ns, &timed.operation)
+        });
+        Agenda { operations: timed.collect::<Vec<_>>().into_iter().peekable() }
+    }
+
+    /// When the next operation or cancel is due; nothing when all is done.
+    pub(super) fn next_ns(&mut self, client: &Client) -> Option<u64> {
+        let operation = self.operations.peek().map(|(at_ns, _)| *at_ns);
+        let cancel = client.cancels.keys().next().map(|(at_ns, _)| *at_ns);
+        operation.into_iter().chain(cancel).min()
+    }
+
+    /// Takes what is due next; a cancel before an operation of the same time.
+    pub(super) fn take(&mut self, client: &mut Client) -> Option<Due<'a>> {
+        let next_ns = self.next_ns(client)?;
+        match client.cancels.first_entry() {
+            Some(entry) if entry.key().0 <= next_ns => {
+                let (uuid, cancel) = (entry.key().1, entry.remove());
+                Some(Due::Cancel(uuid, cancel))
+            }
+            _ => self.operations.next().map(|(_, operation)| Due::Operation(operation)),
+        }
+    }
+}
+
+impl Client {
+    /// Does what is due.
+    pub(super) fn perform(&mut self, due: Due<'_>) {
+        match due {
+            Due::Operation(operation) => self.carry_out(operation),
+            Due::Cancel(uuid, cancel) => self.cancel(uuid, cancel),
+        }
+    }
+}
+
 /// Carries out the scenario's operations and cancels, each at its time.
 pub(super) async fn operate(world: &Rc<World>) {
     let start_ns = now_ns();
-    let mut at_ns = start_ns;
-    let operations = world.scenario.operations.iter();
-    let mut operations = operations
-        .map(|timed| {
-            at_ns += timed.gap_ns;
-            (at_ns, &timed.operation)
-        })
-        .peekable();
+    let mut agenda = Agenda::new(&world.scenario, start_ns);
     loop {
-        let operation_ns = operations.peek().map(|(at_ns, _)| *at_ns);
-        let cancel = world.client.borrow().cancels.first_key_value().map(|(key, _)| *key);
-        let Some(next_ns) = operation_ns.into_iter().chain(cancel.map(|(at_ns, _)| at_ns)).min()
-        else {
-            break;
-        };
+        let next_ns = agenda.next_ns(&world.client.borrow());
+        let Some(next_ns) = next_ns else { break };
         if next_ns > now_ns() {
             flush(world);
             sleep_until_ns(next_ns).await;
@@ -569,15 +606,8 @@ pub(super) async fn operate(world: &Rc<World>) {
         }
         world.machine.scheduler().advance_to(now_ns());
         let mut client = world.client.borrow_mut();
-        match cancel {
-            Some(key) if key.0 <= next_ns => {
-                let cancel = client.cancels.remove(&key).expect("just seen");
-                client.cancel(key.1, cancel);
-            }
-            _ => {
-                let (_, operation) = operations.next().expect("just seen");
-                client.carry_out(operation);
-            }
+        if let Some(due) = agenda.take(&mut client) {
+            client.perform(due);
         }
     }
     flush(world);

@@ -30,7 +30,7 @@ pub(super) type FromWorker = (Role, usize, Nonce, Response);
 pub(super) struct Machine {
     scheduler: Scheduler,
     workers: usize,
-    idle_effort: usize,
+    idle_effort: Option<usize>,
     threads: Vec<ThreadId>,
     inboxes: Vec<(Role, Inbox<Directive>)>,
     registries: Vec<Arc<Registry>>,
@@ -220,7 +220,7 @@ struct Peers {
 fn run_worker(
     allocator: Allocator,
     config: RuntimeConfig,
-    idle_effort: usize,
+    idle_effort: Option<usize>,
     peers: Peers,
     population: &Cell<(usize, usize)>,
 ) {

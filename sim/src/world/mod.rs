@@ -36,6 +36,7 @@ mod converge;
 mod judge;
 mod machine;
 mod network;
+pub mod threads;
 mod witness;
 
 pub use witness::{Fact, Witness};
@@ -75,10 +76,20 @@ fn world() -> Rc<World> {
     WORLD.with(|world| world.borrow().clone()).expect("tasks live inside a run")
 }
 
+thread_local! {
+    /// What time it is where no simulation keeps it.
+    static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Virtual time since the run began, in nanoseconds.
 fn now_ns() -> u64 {
-    let elapsed = madsim::time::TimeHandle::current().elapsed();
-    u64::try_from(elapsed.as_nanos()).expect("a run is shorter than centuries")
+    match madsim::time::TimeHandle::try_current() {
+        Some(time) => {
+            let elapsed = time.elapsed().as_nanos();
+            u64::try_from(elapsed).expect("a run is shorter than centuries")
+        }
+        None => CLOCK_NS.get(),
+    }
 }
 
 /// Sleeps until a moment of virtual time, in nanoseconds since the run began.
@@ -156,7 +167,10 @@ async fn simulate(
     let healed = Rc::new(Cell::new(false));
     let source = match schedule {
         Schedule::Drawn => decisions(&scenario, streams, &healed),
-        Schedule::Recorded(decisions) => Box::new(Recorded::new(decisions)),
+        Schedule::Recorded(decisions) => {
+            let (inner, healed) = (Recorded::new(decisions), Rc::clone(&healed));
+            Box::new(UntilHealed { inner, healed })
+        }
     };
     let scheduler = Scheduler::new(Config::default(), source, judge.clone());
     let installed = scheduler.install();

@@ -21,7 +21,8 @@ impl Scenario {
         let processes = topology.weighted(&[(25, 1), (60, 2), (15, 3)]);
         let workers = topology.weighted(&[(12, 1), (73, 2), (15, 3)]);
         let walk_budget = topology.weighted(&[(20, 2), (30, 8), (30, 32), (20, 10_000)]);
-        let idle_effort = topology.weighted(&[(25, 8), (25, 32), (50, 1024)]);
+        let idle_effort =
+            topology.weighted(&[(40, None), (15, Some(8)), (15, Some(32)), (30, Some(1024))]);
         let source_count = topology.weighted(&[(25, 1), (50, 2), (25, 3)]);
         let sources: Vec<_> = (0..source_count)
             .map(|_| draw_source(&mut topology, profile, swarm.aggressive))
