@@ -7,6 +7,7 @@
 //! * [`scenario`] is everything a run does, drawn from a seed ([`rng`]);
 //! * [`world`] carries a scenario out: controller, network, replica, faults, and the phase in which all must converge;
 //! * [`oracle`] judges what happens, one file per promise; [`model`] is the sequential reference that answers must equal;
+//! * [`timeline`] draws a run: a page to look at, and a trace for Perfetto;
 //! * [`report`] is what a run comes to; [`sweep`] does many of them; [`cli`] is the command line.
 
 #[cfg(not(madsim))]

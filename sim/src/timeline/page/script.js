@@ -157,7 +157,7 @@
     command.peek === null ? "" : `(peek ${command.peek})`, command.detail].filter(Boolean).join(" ");
 
   function time(ns, span = Math.abs(ns)) {
-    if (span >= 2e6) return `${trim(ns / 1e6, span >= 2e7 ? 2 : 3)} ms`;
+    if (span >= 1e6) return `${trim(ns / 1e6, span >= 2e7 ? 2 : 3)} ms`;
     return `${trim(ns / 1e3, span >= 2e4 ? 1 : 3)} µs`;
   }
   const trim = (value, digits) => value.toFixed(digits).replace(/\.?0+$/, "");
@@ -170,7 +170,7 @@
   const view = { from: 0, to: Math.max(data.end, 1) };
   const state = {
     selection: null, path: [], filter: "", allArrows: false, hover: null, row: -1, cursor: null,
-    matches: null, frames: [], draws: 0,
+    matches: null, frames: [], draws: 0, keys: false,
   };
   const canvas = $("canvas"), scroll = $("scroll"), space = $("space"), overview = $("overview");
   const pen = canvas.getContext("2d"), small = overview.getContext("2d");
@@ -399,29 +399,39 @@
     pen.fillStyle = ink.faint;
     pen.fillText("virtual time", 20, RULER / 2);
     pen.fillStyle = ink.soft;
-    const { step, list } = ticks();
+    const { step, list } = ticks(), flag = flagPlace();
+    const hidden = (x, wide) => flag && x < flag.left + flag.wide + 4 && x + wide > flag.left - 4;
     const digits = Math.max(0, Math.min(6, Math.ceil(6 - Math.log10(step))));
     for (const at of list) {
-      if (X(at) >= GUTTER) pen.fillText(`${(unwarp(at) / 1e6).toFixed(digits)} ms`, X(at) + 5, RULER / 2);
+      const text = `${(unwarp(at) / 1e6).toFixed(digits)} ms`, x = X(at) + 5;
+      if (X(at) >= GUTTER && !hidden(x, pen.measureText(text).width)) pen.fillText(text, x, RULER / 2);
     }
-    drawCuts();
-    if (data.violation && X(data.violation.at) >= GUTTER && X(data.violation.at) <= width) {
-      const text = `${data.violation.oracle} violated`, x = X(data.violation.at);
-      pen.font = font(11.5, 650);
-      const wide = pen.measureText(text).width + 14, left = Math.min(Math.max(x - wide / 2, GUTTER), width - wide - 4);
-      pen.fillStyle = ink.alarm;
-      pen.beginPath();
-      pen.roundRect(left, 5, wide, RULER - 11, 4);
-      pen.fill();
-      pen.beginPath();
-      pen.moveTo(x - 5, RULER - 7); pen.lineTo(x + 5, RULER - 7); pen.lineTo(x, RULER);
-      pen.fill();
-      pen.fillStyle = ink.paper;
-      pen.fillText(text, left + 7, RULER / 2);
-    }
+    drawCuts(hidden);
+    if (flag) drawFlag(flag);
+  }
+  function flagPlace() {
+    if (!data.violation || X(data.violation.at) < GUTTER || X(data.violation.at) > width) return null;
+    const text = `${data.violation.oracle} violated`, x = X(data.violation.at);
+    pen.font = font(11.5, 650);
+    const wide = pen.measureText(text).width + 14, left = Math.min(Math.max(x - wide / 2, GUTTER), width - wide - 4);
+    pen.font = font(11.5);
+    return { text, x, wide, left };
+  }
+  function drawFlag({ text, x, wide, left }) {
+    pen.font = font(11.5, 650);
+    pen.fillStyle = ink.alarm;
+    pen.beginPath();
+    pen.roundRect(left, 5, wide, RULER - 11, 4);
+    pen.fill();
+    pen.beginPath();
+    pen.moveTo(x - 5, RULER - 7); pen.lineTo(x + 5, RULER - 7); pen.lineTo(x, RULER);
+    pen.fill();
+    pen.fillStyle = ink.paper;
+    pen.fillText(text, left + 7, RULER / 2);
   }
 
-  function drawCuts() {
+
+  function drawCuts(hidden) {
     pen.font = font(11);
     for (const { from, to, keep } of cuts) {
       const left = X(warp(from)), right = left + keep / (view.to - view.from) * plotWidth();
@@ -429,10 +439,11 @@
       const text = `${time(to - from)} of nothing`, wide = pen.measureText(text).width, middle = (left + right) / 2;
       pen.fillStyle = ink.raised;
       pen.fillRect(Math.max(left, GUTTER), 0, right - Math.max(left, GUTTER), RULER - 1);
+      const start = hidden(middle - wide / 2, wide) ? left - wide - 8 : middle - wide / 2;
       pen.fillStyle = ink.paper;
-      pen.fillRect(middle - wide / 2 - 5, 0, wide + 10, RULER - 1);
+      pen.fillRect(start - 5, 0, wide + 10, RULER - 1);
       pen.fillStyle = ink.faint;
-      pen.fillText(text, middle - wide / 2, RULER / 2);
+      pen.fillText(text, start, RULER / 2);
       pen.strokeStyle = ink.faint;
       pen.lineWidth = 1;
       pen.setLineDash([3, 3]);
@@ -451,7 +462,7 @@
     pen.globalAlpha = 1;
   }
   function drawLabel(row) {
-    const focused = rows[state.row] === row && document.activeElement === scroll;
+    const focused = state.keys && rows[state.row] === row && document.activeElement === scroll;
     pen.textBaseline = "middle";
     if (row.type === "head") {
       pen.font = font(11.5, 650);
@@ -1480,11 +1491,11 @@
   }
   const toggleTheme = () => setTheme(theme() === "dark" ? "light" : "dark");
   const showViolation = () => { if (data.violation) select({ kind: "violation", id: 0 }, true); };
-  function escape() {
-    if (state.selection) return select(null);
+  function clearFilter() {
     $("filter").value = "";
     filter("");
   }
+  const escape = () => state.selection ? select(null) : clearFilter();
 
   const KEYS = {
     "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), "0": () => look(0, data.end),
@@ -1499,14 +1510,18 @@
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open) return;
     const typing = event.target === $("filter");
-    if (typing && event.key === "Escape") { escape(); scroll.focus(); event.preventDefault(); return; }
+    if (typing && event.key === "Escape") { clearFilter(); scroll.focus(); event.preventDefault(); return; }
     if (typing) { if (event.key === "Enter") firstMatch(); return; }
     const onControl = event.target.closest?.("button, dialog");
     const act = KEYS[event.key] ?? (onControl ? null : LANE_KEYS[event.key]);
     if (!act) return;
     event.preventDefault();
+    state.keys = true;
     act(event);
   });
+  // Only who uses keys needs to see where they lead.
+  document.addEventListener("pointerdown", () => { state.keys = false; }, { capture: true });
+  document.addEventListener("keyup", (event) => { if (event.key === "Tab") { state.keys = true; redraw(); } });
   $("filter").addEventListener("input", (event) => filter(event.target.value));
   $("arrows").addEventListener("click", toggleArrows);
   $("in").addEventListener("click", () => zoom(0.6));
