@@ -408,9 +408,12 @@ impl Core {
             let (now_ns, from, to) = (machine.clocks[next], machine.ids[slot], machine.ids[next]);
             machine.last = Some(next);
             drop(machine);
+            // Whoever was stalled may be the next to run, and is to be heard of in the order of its clock.
+            self.tell_stalls();
             self.observer.switch(now_ns, from, to);
         } else {
             drop(machine);
+            self.tell_stalls();
         }
         // SAFETY: `slot` was the current thread until just now, so this code runs on that thread's
         // stack, at whose root its yielder lives for as long as the coroutine runs. The pointer was
@@ -616,7 +619,6 @@ impl Surroundings for Core {
         let mut machine = self.machine.borrow_mut();
         let next = machine.decide(Kind::Blocked, None);
         self.switch(machine, slot, next);
-        self.tell_stalls();
     }
 
     #[inline]

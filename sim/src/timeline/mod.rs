@@ -422,6 +422,9 @@ pub struct Mark {
     pub message: String,
     /// The thread on which it was seen, if it was on one.
     pub thread: Option<usize>,
+    /// If that waited for a lock: the thread that held it, and when that began what it did. By the clock of the one
+    /// who waits, it may be over already.
+    pub holding: Option<(usize, u64)>,
     /// The reads that the message names.
     pub peeks: Vec<PeekId>,
     /// The collections that the message names.

@@ -113,6 +113,7 @@ struct MarkData<'a> {
     at: u64,
     message: &'a str,
     thread: Option<usize>,
+    holding: Option<(usize, u64)>,
     peeks: Vec<u64>,
     collections: Vec<String>,
 }
@@ -164,6 +165,7 @@ impl<'a> Data<'a> {
                 at: mark.at_ns,
                 message: &mark.message,
                 thread: mark.thread,
+                holding: mark.holding,
                 peeks: mark.peeks.iter().map(|peek| peek.0).collect(),
                 collections: mark.collections.iter().map(ToString::to_string).collect(),
             }),

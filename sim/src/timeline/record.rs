@@ -21,6 +21,9 @@ use crate::scenario::Fault;
 use crate::sched::{Blocked, Observer, ThreadId};
 use crate::world::{Fact, Witness};
 
+/// How much is shown beyond a violation, at least: what its thread was doing there may be a wait that just began.
+const AFTERMATH_NS: u64 = 1_000;
+
 /// Records a run.
 pub(super) struct Recorder {
     state: RefCell<State>,
@@ -487,8 +490,13 @@ impl State {
         ids.dedup();
         ids.retain(|id| mentions(message, &id.to_string()));
         let (oracle, at_ns, message) = (*oracle, *at_ns, message.clone());
+        let holder = thread.and_then(|thread| match self.top(thread)?.doing {
+            Doing::Blocked { holder, .. } => holder,
+            _ => None,
+        });
+        let holding = holder.and_then(|holder| Some((holder, self.top(holder)?.begin_ns)));
         self.timeline.violation =
-            Some(Mark { oracle, at_ns, message, thread, peeks, collections: ids });
+            Some(Mark { oracle, at_ns, message, thread, holding, peeks, collections: ids });
     }
 
     /// Replays what happened to parts of indexes, in the order of virtual time, into one strip for each.
@@ -544,7 +552,8 @@ impl State {
         });
         let last =
             torn.filter_map(|thread| self.lanes[thread].last_ns).max().unwrap_or(0).max(last);
-        let violated_ns = self.timeline.violation.as_ref().map_or(0, |mark| mark.at_ns);
+        let violated_ns =
+            self.timeline.violation.as_ref().map_or(0, |mark| mark.at_ns + AFTERMATH_NS);
         let end_ns = report.virtual_ns.max(last).max(violated_ns);
         for thread in 0..self.lanes.len() {
             self.close_all(thread, end_ns);
@@ -552,10 +561,11 @@ impl State {
         let mut timeline = self.timeline;
         for slices in timeline.threads.iter_mut().map(|thread| &mut thread.slices) {
             slices.iter_mut().for_each(|slice| slice.end_ns = slice.end_ns.min(end_ns));
-            // A wait that a stall cut off where it began was none.
+            // A sleep that a stall cut off where it began was none. A wait for a lock is worth telling even if, by the
+            // clocks of both, it took no time.
             slices.retain(|slice| {
-                slice.begin_ns <= slice.end_ns
-                    && (slice.begin_ns < slice.end_ns || !slice.doing.is_wait())
+                slice.begin_ns < slice.end_ns
+                    || (slice.begin_ns == slice.end_ns && slice.doing != Doing::Idle)
             });
         }
         timeline.wakes.sort_by_key(|wake| wake.runs_ns);

@@ -92,15 +92,19 @@ fn a_read_is_followed_from_the_question_to_the_answer() {
 fn wakes_end_the_sleep_of_the_thread_they_wake() {
     let timeline = recorded(1, None).timeline;
     assert!(timeline.wakes.iter().any(|wake| wake.by.is_some()), "no thread woke another");
+    let wake_ns = crate::sched::CostModel::default().wake_ns;
+    let mut slept = 0;
     for wake in &timeline.wakes {
-        let slices = &timeline.threads[wake.thread].slices;
-        let mut sleeps = slices.iter().filter(|slice| slice.doing == Doing::Idle);
-        // A sleep that a stall cut short may have left nothing.
-        let stalled = slices
-            .iter()
-            .any(|slice| slice.doing == Doing::Stalled && slice.end_ns == wake.runs_ns);
-        assert!(stalled || sleeps.any(|slice| slice.end_ns == wake.runs_ns), "{wake:?}");
+        assert!(wake.at_ns <= wake.runs_ns, "{wake:?}");
+        // Who went to sleep at a later time than it was woken slept no time at all.
+        if wake.at_ns + wake_ns == wake.runs_ns {
+            let slices = &timeline.threads[wake.thread].slices;
+            let mut sleeps = slices.iter().filter(|slice| slice.doing == Doing::Idle);
+            assert!(sleeps.any(|slice| slice.end_ns == wake.runs_ns), "{wake:?}");
+            slept += 1;
+        }
     }
+    assert!(slept > 20, "only {slept} wakes of {}", timeline.wakes.len());
 }
 
 #[test]
@@ -110,9 +114,14 @@ fn a_lock_that_keeps_a_read_waiting_is_drawn_where_it_happened() {
     assert_eq!(mark.oracle, Oracle::O10);
     let thread = &timeline.threads[mark.thread.expect("it was seen on a thread")];
     assert_eq!(thread.role, Role::Interactive);
-    let waiting = thread.slices.last().unwrap();
-    assert!(matches!(waiting.doing, Doing::Blocked { .. }), "{waiting:?}");
-    assert_eq!(waiting.begin_ns, mark.at_ns);
+    let mut found = thread.slices.iter().filter(|slice| slice.begin_ns == mark.at_ns);
+    let waits = |slice: &Slice| matches!(slice.doing, Doing::Blocked { holder: Some(_), .. });
+    assert!(found.any(waits), "no wait begins at {}", mark.at_ns);
+    let (holder, begin_ns) = mark.holding.expect("somebody held the lock");
+    let holder = &timeline.threads[holder];
+    assert_eq!((holder.role, holder.process), (Role::Maintenance, thread.process));
+    let mut merges = holder.slices.iter().filter(|slice| slice.begin_ns == begin_ns);
+    assert!(merges.any(|slice| matches!(slice.doing, Doing::Merge | Doing::Compact(_))));
 }
 
 #[test]

@@ -90,6 +90,7 @@
     });
     data.collections.forEach((strip) => ["upper", "since", "allowed", "held"].forEach((name) => strip[name].forEach((step) => pair(step, 0))));
     data.faults.forEach((fault) => { pair(fault, 1); pair(fault, 2); });
+    if (data.violation?.holding) pair(data.violation.holding, 1);
     if (data.violation) data.violation.at = warp(data.violation.at);
     if (data.healed !== null) data.healed = warp(data.healed);
     data.end = warp(data.end);
@@ -1127,13 +1128,10 @@
     const peek = focus();
     if (peek) pathOf(peek);
     if (thread === null) return;
-    const slice = deepest(thread, at);
-    if (slice === null) return;
-    state.lit.push([thread, slice]);
-    const holder = data.labels[data.threads[thread].label[slice]].split("held by ")[1];
-    const other = data.threads.find((lane) => lane.name === holder);
-    const held = other ? deepest(other.number, at) : null;
-    if (held !== null) state.lit.push([other.number, held]);
+    const slice = deepest(thread, at), { holding } = data.violation;
+    if (slice !== null) state.lit.push([thread, slice]);
+    const held = holding ? deepest(holding[0], holding[1]) : null;
+    if (held !== null) state.lit.push([holding[0], held]);
   }
   function deepest(thread, at) {
     const { tracks } = data.threads[thread];
@@ -1173,6 +1171,14 @@
     else if (row.y + row.h > scroll.scrollTop + height) scroll.scrollTop = row.y + row.h - height + 16;
   }
 
+  /** When the work began in which an oracle fired: what is before a longer pause has little to do with it. */
+  function burst({ thread, at, holding }) {
+    const { begin, end } = data.threads[thread].tracks[0] ?? { begin: [], end: [] };
+    let i = lower(begin, at + 0.5) - 1;
+    while (i > 0 && begin[i] - end[i - 1] < 20_000) i--;
+    return Math.min(i < 0 ? at : begin[i], holding ? holding[1] : at);
+  }
+
   /** Where the page opens: at the violation if there is one, with its read if it is about one. */
   function opening() {
     const mark = data.violation;
@@ -1181,7 +1187,8 @@
     const whole = Math.max(data.end, 1);
     const strip = data.collections.find((strip) => mark.collections.includes(strip.id));
     const allowed = strip?.lines[2], last = allowed ? lower(allowed.at, mark.at) - 1 : -1;
-    let from = Math.min(mark.at - whole * 0.03, mark.at - 400_000);
+    let from = mark.at - Math.max(400_000, whole * 0.03);
+    if (mark.thread !== null) from = mark.at - Math.min(400_000, Math.max(30_000, mark.at - burst(mark))) * 1.2;
     if (peek && mark.at > peek.asked) from = peek.asked - (mark.at - peek.asked) * 0.15;
     else if (mark.oracle === "O3" && last >= 0) from = Math.min(from, allowed.at[last] - (mark.at - allowed.at[last]) * 0.2);
     else if (mark.oracle === "O7") from = -0.02 * whole;
