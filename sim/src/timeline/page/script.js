@@ -955,6 +955,12 @@
     pen.globalAlpha = 1;
     pen.fillRect(x - 0.75, top, 1.5, height);
     const row = data.violation.thread === null ? null : rowOfLane(data.violation.thread);
+    const { holding } = data.violation, holder = holding ? rowOfLane(holding[0]) : null;
+    if (row && holder) {
+      pen.setLineDash([5, 3]);
+      arrow(X(holding[1]), holder.y + MIDDLE, x - 9, row.y + MIDDLE, ink.alarm, true);
+      pen.setLineDash([]);
+    }
     if (row) {
       pen.strokeStyle = ink.alarm;
       pen.lineWidth = 2;
