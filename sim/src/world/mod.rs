@@ -196,6 +196,7 @@ fn finish(world: Rc<World>, installed: tandem::env::Installed, judge: Rc<Judge>)
     let (count, decisions, hash) =
         (scheduler.decision_count(), scheduler.decisions(), scheduler.hash());
     let threads = scheduler.threads();
+    world.judge.fact(&Fact::Over);
     scheduler.kill(&threads);
     let (seed, shape) = (world.scenario.seed, (world.scenario.processes, world.scenario.workers));
     judge.ended();
