@@ -19,6 +19,8 @@ pub(super) struct DrawArgs {
     perfetto: Option<PathBuf>,
 }
 
+type Render = fn(&Timeline) -> String;
+
 /// What keeps a run from being drawn.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DrawError {
@@ -44,7 +46,7 @@ impl DrawArgs {
         subject: impl FnOnce() -> Subject,
         judged: u64,
     ) -> Result<(), DrawError> {
-        let drawings: [(&Option<PathBuf>, fn(&Timeline) -> String); 2] = [
+        let drawings: [(&Option<PathBuf>, Render); 2] = [
             (&self.timeline, timeline::page::render),
             (&self.perfetto, timeline::perfetto::render),
         ];
