@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
-use crate::arrange::{Bounds, Judgement, NotReady, Point, Read, Snapshot, State};
+use crate::arrange::{Bounds, Judgement, NotReady, Point, Read, Refused, Snapshot, State};
 use crate::env::sync::Mutex;
 use crate::env::{self, Event, Half, PartName, Role};
 use crate::protocol::PeekId;
@@ -68,6 +68,12 @@ impl Slot {
         self.oks.load().state() == State::Live
     }
 
+    /// Whether its publisher has gone. It does not come back: a successor has a slot of its own.
+    pub fn is_closed(&self) -> bool {
+        let closed = |state| state == State::Closed;
+        closed(self.oks.load().state()) || closed(self.errs.load().state())
+    }
+
     /// A snapshot at `time`, if both halves are readable there. Takes no lock and holds back nothing.
     ///
     /// # Errors
@@ -92,6 +98,8 @@ impl Slot {
                 })
             }
             Judgement::NotYet => Err(NotReady::Wait),
+            // Whoever finds a closed slot looks for its successor: that is no refusal of the read.
+            Judgement::Refused(closed @ Refused::Closed { .. }) => Err(NotReady::Refused(closed)),
             Judgement::Refused(refused) => {
                 env::event(|| Event::SnapshotRefused { id, worker, at: time, since, peek });
                 Err(NotReady::Refused(refused))
@@ -148,7 +156,8 @@ impl Registry {
     /// The slot of an index, for reading: the published one, or a placeholder that will be.
     pub fn get_or_create(&self, id: GlobalId, worker: usize) -> Arc<Slot> {
         let mut slots = self.slots.lock();
-        if let Some(slot) = slots.get(&(id, worker)).and_then(Weak::upgrade) {
+        let present = slots.get(&(id, worker)).and_then(Weak::upgrade);
+        if let Some(slot) = present.filter(|slot| !slot.is_closed()) {
             return slot;
         }
         slots.retain(|_, slot| slot.strong_count() > 0);

@@ -1,8 +1,10 @@
 //! The whole on threads: the same runtimes that the testbed simulates, run for real.
 
 use tandem::controller::ReadPolicy;
-use tandem::plan::{Aggregate, BinaryFunc, Expr, Plan};
-use tandem::protocol::PeekResponse;
+use tandem::plan::{
+    Aggregate, BinaryFunc, DataflowDescription, Expr, Finishing, IndexDescription, Plan,
+};
+use tandem::protocol::{Command, Peek, PeekId, PeekResponse, Response};
 use tandem::replica::{Layout, Replica, ReplicaConfig, StartError};
 use tandem::repr::{GlobalId, Row};
 use tandem::shard::Shards;
@@ -171,6 +173,55 @@ fn a_dropped_index_is_gone_and_its_name_can_be_used_again() {
 }
 
 #[test]
+fn what_does_not_fit_the_data_is_a_typed_error_and_the_replica_lives_on() {
+    for (layout, workers) in LAYOUTS {
+        let mut world = two_indexes(layout, workers);
+        // What the controller would refuse, sent past it.
+        let peek = Peek {
+            uuid: PeekId(1_000),
+            target: ORDERS_INDEX,
+            timestamp: 0,
+            keys: None,
+            finishing: Finishing { project: Some(vec![7]), ..Finishing::default() },
+        };
+        world.replica.send(Command::Peek(Box::new(peek))).expect("routed");
+        let wrong = Plan::Project { input: Box::new(get(ORDERS)), columns: vec![4] };
+        let mut dataflow = DataflowDescription {
+            source_imports: [(ORDERS, 5)].into(),
+            index_imports: Default::default(),
+            objects_to_build: vec![(GlobalId::User(900), wrong)],
+            index_exports: [(
+                GlobalId::User(901),
+                IndexDescription { on: GlobalId::User(900), key: vec![0] },
+            )]
+            .into(),
+            as_of: 0,
+            until: Default::default(),
+        };
+        world.replica.send(Command::CreateDataflow(Box::new(dataflow.clone()))).expect("routed");
+        dataflow.source_imports = [(ORDERS, 2)].into();
+        let other = IndexDescription { on: GlobalId::User(900), key: vec![0] };
+        dataflow.index_exports = [(GlobalId::User(902), other)].into();
+        world.replica.send(Command::CreateDataflow(Box::new(dataflow))).expect("routed");
+        let (mut answer, mut statuses) = (None, Vec::new());
+        while answer.is_none() || statuses.len() < 2 {
+            match world.replica.recv_timeout(std::time::Duration::from_secs(30)) {
+                Some(Response::Peek { uuid: PeekId(1_000), response }) => answer = Some(response),
+                Some(Response::Status { message }) => statuses.push(message),
+                Some(_) => {}
+                None => panic!("{answer:?}, {statuses:?} is all that came"),
+            }
+        }
+        let PeekResponse::Error(message) = answer.expect("just seen") else { panic!("answered") };
+        assert!(message.contains("column 7 of rows that have 2"), "{message}");
+        assert!(statuses[0].contains("u1") && statuses[0].contains('5'), "{statuses:?}");
+        assert!(statuses[1].contains("column 4 of rows that have 2"), "{statuses:?}");
+        let alive = world.peek(ITEMS_INDEX, 0, Some(vec![Row::new([3])]));
+        assert_eq!(world.answer(alive), rows(&[&[3, 300]]));
+    }
+}
+
+#[test]
 fn unequal_peers_are_refused_with_both_numbers() {
     let mut config = ReplicaConfig::new(Layout::Split, 2);
     config.workers[1] = 3;
@@ -178,4 +229,26 @@ fn unequal_peers_are_refused_with_both_numbers() {
     assert!(matches!(error, StartError::Peers(_)));
     let message = error.to_string();
     assert!(message.contains("3 workers") && message.contains("among 2"), "{message}");
+}
+
+#[test]
+fn a_second_connection_rebuilds_everything_and_answers_what_is_outstanding() {
+    for (layout, workers) in LAYOUTS {
+        let mut world = two_indexes(layout, workers);
+        let first = world.peek(ORDERS_INDEX, 0, Some(vec![Row::new([2])]));
+        assert_eq!(world.answer(first), rows(&[&[2, 20]]));
+        let outstanding = world.peek(ORDERS_INDEX, 1, None);
+        let canceled = world.peek(ORDERS_INDEX, 1_000, None);
+        world.controller.cancel(canceled);
+        world.reconnect(2);
+        world.append(ORDERS, &[(&[4, 40], 1)]);
+        world.append(ITEMS, &[]);
+        assert_eq!(world.answer(outstanding), rows(&[&[1, 10], &[2, 20], &[3, 30], &[4, 40]]));
+        assert_eq!(world.answer(canceled), PeekResponse::Canceled);
+        // Reported in the new connection, so built in it.
+        world.complete(ITEMS_INDEX, 2);
+        let again = world.query(get(held_by(ITEMS_INDEX)), vec![ITEMS_INDEX], 1);
+        assert_eq!(world.answer(again), rows(&[&[1, 100], &[1, 101], &[3, 300]]));
+        assert_eq!(world.statuses, Vec::<String>::new());
+    }
 }

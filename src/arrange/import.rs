@@ -147,6 +147,8 @@ trait GatedPart<T: SharedTime> {
     fn look(&self) -> Bounds<T>;
     /// Has the operator woken by the next publication.
     fn wait(&self);
+    /// Forgets what [`GatedPart::look`] loaded last.
+    fn let_go(&self);
     /// Takes what [`GatedPart::look`] loaded last.
     fn capture(&self, until: &Antichain<T>);
     /// Takes nothing, ever.
@@ -274,7 +276,11 @@ impl<T: SharedTime> Gate<T> {
             judgement = self.look();
         }
         let outcome = match judgement {
-            Judgement::NotYet => return,
+            Judgement::NotYet => {
+                // A reader that cannot be served yet pins nothing.
+                self.parts.borrow().iter().for_each(|part| part.let_go());
+                return;
+            }
             Judgement::Ready => Outcome::Captured,
             Judgement::Refused(refused) => Outcome::Refused(refused),
         };
@@ -361,9 +367,11 @@ where
 
     fn wait(&self) {
         self.waiting.set(true);
-        // Not kept while waiting: a reader that cannot be served yet pins nothing.
-        self.seen.replace(None);
         self.point.register(&self.waker);
+    }
+
+    fn let_go(&self) {
+        self.seen.replace(None);
     }
 
     fn capture(&self, until: &Antichain<T>) {

@@ -1,6 +1,7 @@
 //! What one worker has of a collection: the dataflow that computes it and the trace that holds it.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -53,13 +54,14 @@ impl OksUpper {
 }
 
 impl Dataflow {
-    /// Builds what `description` says and returns what it exports.
+    /// Builds what `description` says and returns what it exports. `arities` is what validating it gave.
     ///
     /// # Errors
     /// When something it reads is not there or not readable at its `as_of`. Nothing is built then.
     pub(super) fn render(
         runtime: &mut Runtime,
         description: &DataflowDescription,
+        arities: &BTreeMap<GlobalId, usize>,
     ) -> Result<Vec<(GlobalId, Collection)>, CommandError> {
         let (as_of, until) = (description.as_of, &description.until);
         let (start, since) = (StartSignal::new(), Antichain::from_elem(as_of));
@@ -127,8 +129,11 @@ impl Dataflow {
         });
 
         let dataflow = Rc::new(dataflow);
-        let collection = |trace| Collection::new(Rc::clone(&dataflow), trace, since.clone());
-        Ok(built.into_iter().map(|(id, trace)| (id, collection(trace))).collect())
+        let collection = |id, trace| {
+            let arity = arities[&description.index_exports[&id].on];
+            Collection::new(Rc::clone(&dataflow), trace, arity, since.clone())
+        };
+        Ok(built.into_iter().map(|(id, trace)| (id, collection(id, trace))).collect())
     }
 
     /// Why this dataflow cannot say anything true, if so.
@@ -175,11 +180,14 @@ impl Imports {
     ) -> Result<Imports, CommandError> {
         let as_of = description.as_of;
         let mut found = Imports { shards: vec![], local: vec![], shared: vec![], gate: None };
-        for id in description.source_imports.keys() {
-            found.shards.push((*id, runtime.shards.get(*id)?));
+        for (id, arity) in &description.source_imports {
+            let shard = runtime.shards.get(*id)?;
+            check_arity(*id, *arity, shard.arity())?;
+            found.shards.push((*id, shard));
         }
         for (id, import) in &description.index_imports {
             if let Some(collection) = runtime.collections.get(id) {
+                check_arity(*id, import.arity, collection.arity)?;
                 let since = &collection.since;
                 if !since.less_equal(&as_of) {
                     return Err(CommandError::Compacted { id: *id, as_of, since: since.clone() });
@@ -210,6 +218,10 @@ impl Imports {
         }
         Ok(found)
     }
+}
+
+fn check_arity(id: GlobalId, claimed: usize, arity: usize) -> Result<(), CommandError> {
+    if claimed == arity { Ok(()) } else { Err(CommandError::Arity { id, claimed, arity }) }
 }
 
 /// Where the updates of an index are.
@@ -252,6 +264,8 @@ impl Trace {
 pub(super) struct Collection {
     pub(super) dataflow: Rc<Dataflow>,
     pub(super) trace: Trace,
+    /// The number of columns of its rows.
+    arity: usize,
     /// How far compaction was allowed.
     pub(super) since: Frontier,
     reported: Frontiers,
@@ -260,9 +274,9 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    fn new(dataflow: Rc<Dataflow>, trace: Trace, since: Frontier) -> Self {
+    fn new(dataflow: Rc<Dataflow>, trace: Trace, arity: usize, since: Frontier) -> Self {
         let (reported, told) = (Frontiers::default(), [None, None]);
-        Collection { dataflow, trace, since, reported, told }
+        Collection { dataflow, trace, arity, since, reported, told }
     }
 
     pub(super) fn allow_compaction(&mut self, frontier: &Frontier) {

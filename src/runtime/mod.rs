@@ -25,11 +25,11 @@ use self::broadcast::Broadcast;
 use self::collection::{Collection, Dataflow};
 use self::peek::{Answer, Peeks, Waiting, Walking};
 pub use crate::arrange::IDLE_EFFORT;
-use crate::arrange::{EXERT_LOGIC, NotReady, idle_merging};
+use crate::arrange::{EXERT_LOGIC, NotReady, Refused, idle_merging};
 use crate::env::{self, Activity, Event, Point};
 use crate::plan::{DataflowDescription, PlanError};
 use crate::protocol::{Command, Nonce, Peek, PeekId, Response};
-use crate::registry::{Mailbox, Registry, UnequalPeers};
+use crate::registry::{Mailbox, Registry, Slot, UnequalPeers};
 use crate::repr::{Frontier, GlobalId, Timestamp, show};
 use crate::shard::{ShardError, Shards};
 
@@ -76,6 +76,16 @@ pub enum CommandError {
     /// A dataflow over a source that is not there, or was compacted past it.
     #[error(transparent)]
     Shard(#[from] ShardError),
+    /// A dataflow that expects other rows than there are.
+    #[error("{id} is read as rows of {claimed} columns, but has {arity}")]
+    Arity {
+        /// The source or index.
+        id: GlobalId,
+        /// The columns expected.
+        claimed: usize,
+        /// The columns there are.
+        arity: usize,
+    },
     /// A dataflow over an index that was compacted past it.
     #[error("{id} is to be read from {as_of} on, but has been compacted to {}", show(.since))]
     Compacted {
@@ -317,13 +327,13 @@ impl Runtime {
 
     fn create_dataflow(&mut self, description: DataflowDescription) -> Result<(), CommandError> {
         let exports: Vec<_> = description.export_ids().collect();
-        description
+        let arities = description
             .validate()
             .map_err(|error| CommandError::Plan { exports: exports.clone(), error })?;
         if let Some(id) = exports.iter().find(|id| self.collections.contains_key(id)) {
             return Err(CommandError::Exists(*id));
         }
-        let dataflow = Dataflow::render(self, &description)?;
+        let dataflow = Dataflow::render(self, &description, &arities)?;
         env::event(|| Event::Rendered { role: self.role, worker: self.index, exports });
         self.collections.extend(dataflow);
         Ok(())
@@ -419,27 +429,29 @@ impl Runtime {
     }
 
     /// Begins to answer a peek if its index is readable, else lets it wait.
-    fn try_serve(&mut self, waiting: Waiting) {
+    fn try_serve(&mut self, mut waiting: Waiting) {
         let (uuid, id) = (waiting.peek.uuid, waiting.peek.target);
-        let snapshot = match &waiting.slot {
+        let snapshot = match &mut waiting.slot {
             None => {
-                let collection = self
-                    .collections
-                    .get_mut(&id)
-                    .expect("peeks of what is dropped are answered then");
+                let collection = self.collections.get_mut(&id);
+                let collection = collection.expect("peeks of what is dropped are answered then");
                 collection.snapshot_at(waiting.peek.timestamp, self.index, &waiting.peek)
             }
-            Some(slot) => {
+            Some(slot) => loop {
                 let look = || slot.snapshot_at(waiting.peek.timestamp, Some(uuid));
-                match look() {
+                let served = match look() {
                     // Register, then look again: what happens in between must not be missed.
                     Err(NotReady::Wait) => {
                         slot.register(&self.mailbox.waker(id));
                         look()
                     }
                     served => served,
+                };
+                match served {
+                    Err(NotReady::Refused(Refused::Closed { .. })) => self.renew(slot),
+                    served => break served,
                 }
-            }
+            },
         };
         match snapshot {
             Ok(snapshot) => self.peeks.walk(Walking::new(waiting.peek, snapshot)),
@@ -453,6 +465,14 @@ impl Runtime {
                 });
                 self.peeks.waiting.insert(uuid, waiting);
             }
+        }
+    }
+
+    /// Looks up the slot again: its publisher has gone. Either the index is created anew, in this connection or the
+    /// next, or its drop means that the controller gave up on this read, and its cancel is on the way.
+    fn renew(&self, slot: &mut Arc<Slot>) {
+        if let Some(registry) = &self.registry {
+            *slot = registry.get_or_create(slot.id, slot.worker);
         }
     }
 

@@ -114,6 +114,11 @@ fn collect(
     if failure.is_some() {
         return;
     }
+    // The rows are what the index holds, which the sender may have been wrong about.
+    if let Err(error) = finishing.validate(row.0.len()) {
+        *failure = Some(error.to_string());
+        return;
+    }
     match (finishing.apply(row), u64::try_from(diff)) {
         (Err(error), _) => *failure = Some(error.to_string()),
         (Ok(_), Err(_)) => *failure = Some(format!("row {row} has negative multiplicity {diff}")),

@@ -61,18 +61,30 @@ impl World {
             let Some(response) = self.replica.recv_timeout(Duration::from_millis(50)) else {
                 continue;
             };
-            for event in self.controller.response(response) {
-                match event {
-                    ControllerEvent::PeekAnswered { uuid, response, canceled } => {
-                        let before = self.answers.insert(uuid, (response, canceled));
-                        assert_eq!(before, None, "{uuid} was answered twice");
-                    }
-                    ControllerEvent::FrontierAdvanced { .. } => {}
-                    ControllerEvent::Status { message } => self.statuses.push(message),
-                    ControllerEvent::Violation(violation) => panic!("{violation}"),
+            let events = self.controller.response(response);
+            self.handle(events);
+        }
+    }
+
+    fn handle(&mut self, events: Vec<ControllerEvent>) {
+        for event in events {
+            match event {
+                ControllerEvent::PeekAnswered { uuid, response, canceled } => {
+                    let before = self.answers.insert(uuid, (response, canceled));
+                    assert_eq!(before, None, "{uuid} was answered twice");
                 }
+                ControllerEvent::FrontierAdvanced { .. } => {}
+                ControllerEvent::Status { message } => self.statuses.push(message),
+                ControllerEvent::Violation(violation) => panic!("{violation}"),
             }
         }
+    }
+
+    /// Opens a new connection to the same replica, whose responses of the old one are still under way.
+    pub fn reconnect(&mut self, nonce: u64) {
+        let events = self.controller.connect(Nonce(nonce)).expect("a greater nonce");
+        self.handle(events);
+        self.flush();
     }
 
     /// Creates a source.

@@ -287,7 +287,7 @@ async fn pump(world: Rc<World>) {
         let scheduler = world.machine.scheduler();
         scheduler.advance_to(now_ns());
         let outcome = scheduler.run_until(now_ns() + LOOKAHEAD_NS);
-        world.machine.flush(&world);
+        world.machine.flush();
         match outcome {
             Outcome::Idle => world.pump.notified().await,
             Outcome::Interrupted { .. } => madsim::task::yield_now().await,
