@@ -8,6 +8,9 @@ use clap::Args;
 
 use crate::timeline::{self, RecordError, Subject, Timeline};
 
+/// Makes the text of a drawing.
+type Render = fn(&Timeline) -> String;
+
 /// The drawings of a run.
 #[derive(Debug, Args)]
 pub(super) struct DrawArgs {
@@ -44,7 +47,7 @@ impl DrawArgs {
         subject: impl FnOnce() -> Subject,
         judged: u64,
     ) -> Result<(), DrawError> {
-        let drawings: [(&Option<PathBuf>, fn(&Timeline) -> String); 2] = [
+        let drawings: [(&Option<PathBuf>, Render); 2] = [
             (&self.timeline, timeline::page::render),
             (&self.perfetto, timeline::perfetto::render),
         ];
