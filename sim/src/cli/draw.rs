@@ -8,6 +8,9 @@ use clap::Args;
 
 use crate::timeline::{self, RecordError, Subject, Timeline};
 
+/// Makes the text of a drawing.
+type Render = fn(&Timeline) -> String;
+
 /// The drawings of a run.
 #[derive(Debug, Args)]
 pub(super) struct DrawArgs {

@@ -1,12 +1,13 @@
 //! A run drawn along virtual time: a [page] to look at, and a [trace](perfetto) for Perfetto.
 //!
-//! [`record`] carries a run out once more with a [recorder](record) that watches it. Watching changes nothing, so what
-//! is drawn is the very run that was asked about, which [`Recording::report`] proves by its hash. The result is a
-//! [`Timeline`]: plain data, in which every thread has properly nested [slices](Slice), every command and every read
-//! knows the moments of its way, and every collection its frontiers. The two drawings are functions of it.
+//! [`record`] carries a run out once more with a [recorder](record) that watches it. Watching
+//! changes nothing, so what is drawn is the very run that was asked about, which
+//! [`Recording::report`] proves by its hash. The result is a [`Timeline`]: plain data, in which
+//! every thread has properly nested [slices](Slice), every command and every read knows the moments
+//! of its way, and every collection its frontiers. The two drawings are functions of it.
 //!
-//! Clocks of different threads are apart by up to the scheduler's skew, so an arrow may be a little steeper than it
-//! should be, but along one thread time only grows.
+//! Clocks of different threads are apart by up to the scheduler's skew, so an arrow may be a little
+//! steeper than it should be, but along one thread time only grows.
 
 use std::rc::Rc;
 use std::thread;
@@ -394,7 +395,8 @@ pub struct Strip {
     pub upper: Vec<(u64, Level)>,
     /// How far the controller allows compaction.
     pub allowed: Vec<(u64, Level)>,
-    /// How far the traces really let themselves be compacted: behind `allowed`, something holds them.
+    /// How far the traces really let themselves be compacted: behind `allowed`, something holds
+    /// them.
     pub held: Vec<(u64, Level)>,
 }
 
@@ -431,8 +433,8 @@ pub struct Mark {
     pub message: String,
     /// The thread on which it was seen, if it was on one.
     pub thread: Option<usize>,
-    /// If that waited for a lock: the thread that held it, and when that began what it did. By the clock of the one
-    /// who waits, it may be over already.
+    /// If that waited for a lock: the thread that held it, and when that began what it did. By the
+    /// clock of the one who waits, it may be over already.
     pub holding: Option<(usize, u64)>,
     /// The reads that the message names.
     pub peeks: Vec<PeekId>,

@@ -1,7 +1,8 @@
 //! The timeline as one page of HTML that needs nothing else: no network, no server, no other file.
 //!
-//! The parts are files in the folder beside this one, put together at compile time; the data goes in as JSON. Slices
-//! are columns of numbers, each begin relative to the one before, because a run has many of them.
+//! The parts are files in the folder beside this one, put together at compile time; the data goes
+//! in as JSON. Slices are columns of numbers, each begin relative to the one before, because a run
+//! has many of them.
 
 use std::collections::BTreeMap;
 

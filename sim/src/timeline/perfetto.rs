@@ -1,9 +1,10 @@
 //! The timeline as Chrome trace events, which Perfetto and `chrome://tracing` open.
 //!
-//! Each runtime of a process is a trace process with a track for every worker; the controller is another, and the
-//! collections, as counters, a third. Slices are complete events (`X`). Flow arrows (`s` and `f`) lead from a command
-//! to wherever it is applied, from a wake to what its sleeper does next, and from an answer of a worker to the
-//! controller. Both ends of an arrow are inside a slice, or it would not be drawn.
+//! Each runtime of a process is a trace process with a track for every worker; the controller is
+//! another, and the collections, as counters, a third. Slices are complete events (`X`). Flow
+//! arrows (`s` and `f`) lead from a command to wherever it is applied, from a wake to what its
+//! sleeper does next, and from an answer of a worker to the controller. Both ends of an arrow are
+//! inside a slice, or it would not be drawn.
 
 use serde_json::{Value, json};
 
@@ -143,7 +144,8 @@ impl Trace {
         }
     }
 
-    /// Commands sent in one instant are one slice, because slices of a track are nested or disjoint.
+    /// Commands sent in one instant are one slice, because slices of a track are nested or
+    /// disjoint.
     fn commands(&mut self, timeline: &Timeline) {
         let track = (CONTROLLER, COMMANDS);
         let mut groups = timeline.commands.chunk_by(|left, right| left.sent_ns == right.sent_ns);
@@ -159,7 +161,8 @@ impl Trace {
             let length_ns = INSTANT_NS.min(next_ns - sent_ns);
             self.slice(track, &name, "command", sent_ns, length_ns);
             for command in commands {
-                // A thread's clock may lag behind the network's: then the arrow would lead back in time.
+                // A thread's clock may lag behind the network's: then the arrow would lead back in
+                // time.
                 let applied = command.applied.iter().filter(|(_, at_ns)| *at_ns >= sent_ns);
                 for (thread, at_ns) in applied {
                     let to = (self::track(timeline, *thread), *at_ns);

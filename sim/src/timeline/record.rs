@@ -1,8 +1,9 @@
 //! The recorder: hears what happens, one callback at a time, and keeps what a drawing needs.
 //!
-//! A thread's slices are a stack. Activities tell their begin and end; waiting does not tell its end, so a sleep ends
-//! where the wake that counted said that it would, once the thread is heard of again. A stall moves the clock of its
-//! thread at once, so it is a slice that is closed from the start, and cuts the wait it falls into in two.
+//! A thread's slices are a stack. Activities tell their begin and end; waiting does not tell its
+//! end, so a sleep ends where the wake that counted said that it would, once the thread is heard of
+//! again. A stall moves the clock of its thread at once, so it is a slice that is closed from the
+//! start, and cuts the wait it falls into in two.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -21,7 +22,8 @@ use crate::scenario::Fault;
 use crate::sched::{Blocked, Observer, ThreadId};
 use crate::world::{Fact, Witness};
 
-/// How much is shown beyond a violation, at least: what its thread was doing there may be a wait that just began.
+/// How much is shown beyond a violation, at least: what its thread was doing there may be a wait
+/// that just began.
 const AFTERMATH_NS: u64 = 1_000;
 
 /// Records a run.
@@ -286,7 +288,8 @@ impl State {
         }
     }
 
-    /// Ends what the end of the run found unfinished: work where the thread's clock stood, waits at the end.
+    /// Ends what the end of the run found unfinished: work where the thread's clock stood, waits at
+    /// the end.
     fn close_all(&mut self, thread: usize, end_ns: u64) {
         let waits = self.top(thread).is_some_and(|slice| slice.doing.is_wait());
         let last_ns = if waits { None } else { self.lanes[thread].last_ns };
@@ -499,7 +502,8 @@ impl State {
             Some(Mark { oracle, at_ns, message, thread, holding, peeks, collections: ids });
     }
 
-    /// Replays what happened to parts of indexes, in the order of virtual time, into one strip for each.
+    /// Replays what happened to parts of indexes, in the order of virtual time, into one strip for
+    /// each.
     fn fold_parts(&mut self) {
         let mut parts = std::mem::take(&mut self.parts);
         parts.sort_by_key(|(at_ns, ..)| *at_ns);
@@ -561,8 +565,8 @@ impl State {
         let mut timeline = self.timeline;
         for slices in timeline.threads.iter_mut().map(|thread| &mut thread.slices) {
             slices.iter_mut().for_each(|slice| slice.end_ns = slice.end_ns.min(end_ns));
-            // A sleep that a stall cut off where it began was none. A wait for a lock is worth telling even if, by the
-            // clocks of both, it took no time.
+            // A sleep that a stall cut off where it began was none. A wait for a lock is worth
+            // telling even if, by the clocks of both, it took no time.
             slices.retain(|slice| {
                 slice.begin_ns < slice.end_ns
                     || (slice.begin_ns == slice.end_ns && slice.doing != Doing::Idle)
