@@ -8,7 +8,8 @@
 //! * [`world`] carries a scenario out: controller, network, replica, faults, and the phase in which all must converge;
 //! * [`oracle`] judges what happens, one file per promise; [`model`] is the sequential reference that answers must equal;
 //! * [`report`] is what a run comes to; [`sweep`] does many of them; [`cli`] is the command line;
-//! * when one fails, [`story`] tells what led to it, [`replay`] keeps it as a file, and [`shrink`] makes it small.
+//! * when one fails, [`story`] tells what led to it, [`replay`] keeps it as a file, and [`shrink`] makes it small;
+//! * [`timeline`] draws a run: a page to look at, and a trace for Perfetto.
 
 #[cfg(not(madsim))]
 compile_error!(
@@ -37,5 +38,7 @@ pub mod shrink;
 pub mod story;
 #[cfg(madsim)]
 pub mod sweep;
+#[cfg(madsim)]
+pub mod timeline;
 #[cfg(madsim)]
 pub mod world;

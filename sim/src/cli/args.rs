@@ -10,6 +10,7 @@ use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use tandem::zoo::Defect;
 
+use super::draw::DrawArgs;
 use crate::scenario::{Policy, Profile};
 use crate::sweep::{PROFILES, RunRequest, Seeds, StrategyName, profile_name};
 
@@ -132,6 +133,8 @@ fn seeds_help() -> String {
 pub(super) struct ReplayArgs {
     #[command(flatten)]
     which: WhichArgs,
+    #[command(flatten)]
+    pub(super) drawings: DrawArgs,
     /// Prints the whole scenario, all events that were kept, and what was exercised
     #[arg(long)]
     pub(super) verbose: bool,

@@ -23,8 +23,10 @@ use crate::story;
 use crate::sweep::{
     DETERMINISM_EVERY, EXIT_BROKEN, Failure, Runner, Tally, apart, judge_case, sweep,
 };
+use crate::timeline::Subject;
 
 mod args;
+mod draw;
 mod files;
 mod json;
 mod progress;
@@ -75,6 +77,9 @@ enum Trouble {
         /// Why not.
         error: io::Error,
     },
+    /// A run cannot be drawn.
+    #[error(transparent)]
+    Drawing(#[from] draw::DrawError),
 }
 
 /// The whole program: does what the words of this process ask for, and gives its exit code.
@@ -123,7 +128,7 @@ fn explain(trouble: &Trouble, console: &mut Console<'_>) -> u8 {
     match trouble {
         Trouble::Usage(help) if help.kind() == ErrorKind::DisplayHelp => 0,
         Trouble::Usage(_) | Trouble::Unreadable { .. } | Trouble::Unwritable { .. } => 2,
-        Trouble::Output(_) => EXIT_BROKEN,
+        Trouble::Output(_) | Trouble::Drawing(_) => EXIT_BROKEN,
     }
 }
 
@@ -312,6 +317,8 @@ fn replay(
     };
     let comparison = file.as_ref().map(|file| Comparison::new(file, &judged.recording));
     let comparison = comparison.as_ref();
+    let subject = || Subject::of_case(&case, &command);
+    args.drawings.draw(console.out, subject, judged.recording.report.hash)?;
     let (verbose, command) = (args.verbose, command.as_str());
     let told =
         text::Told { case: &case, judged: &judged, comparison, command, verbose, is_terminal };

@@ -66,8 +66,8 @@ pub(super) struct Thread {
     /// How many times dearer its merges are.
     pub slow: u32,
     pub wait: Wait,
-    /// An unpark that came while it was awake, and when.
-    pub token_ns: Option<u64>,
+    /// An unpark that came while it was awake: when, and whose.
+    pub token: Option<(u64, ThreadId)>,
     /// Its clock when it last began to wait, stalls since included.
     pub waits_since_ns: u64,
 }
@@ -177,7 +177,7 @@ impl Machine {
             activities: Vec::new(),
             slow: 1,
             wait: Wait::Nothing,
-            token_ns: None,
+            token: None,
             waits_since_ns: at_ns,
         }));
         self.live |= 1 << slot;
@@ -363,27 +363,30 @@ impl Machine {
         self.thread(slot).waits_since_ns = clock_ns;
     }
 
-    /// Puts a thread to sleep, unless a token lets it go on.
-    pub fn sleep(&mut self, slot: usize) {
+    /// Puts a thread to sleep, unless a token lets it go on: the time of the wake that left it, and whose it was.
+    pub fn sleep(&mut self, slot: usize) -> Option<(u64, ThreadId)> {
         self.all_may_run_to_ns = 0;
         let clock_ns = self.clocks[slot];
         self.latest_ns = self.latest_ns.max(clock_ns);
         let thread = self.thread(slot);
         thread.waits_since_ns = clock_ns;
-        match thread.token_ns.take() {
+        let token = thread.token.take();
+        match token {
             None => {
                 thread.wait = Wait::Unpark;
                 self.ready &= !(1 << slot);
             }
-            Some(token_ns) => self.clocks[slot] = clock_ns.max(token_ns),
+            Some((token_ns, _)) => self.clocks[slot] = clock_ns.max(token_ns),
         }
+        token
     }
 
     /// Wakes a sleeper at `at_ns`, or leaves a token. Of several wakes before it runs, the earliest
-    /// counts: what each of them announces is already there to be seen.
-    pub fn wake(&mut self, slot: usize, at_ns: u64) {
+    /// counts: what each of them announces is already there to be seen. Whether a sleeper was woken by this.
+    pub fn wake(&mut self, slot: usize, at_ns: u64) -> bool {
         self.all_may_run_to_ns = 0;
         let wake_ns = at_ns.saturating_add(self.config.costs.wake_ns);
+        let by = self.running();
         let thread = self.thread(slot);
         let woken_ns = thread.waits_since_ns.max(wake_ns);
         match thread.wait {
@@ -391,11 +394,17 @@ impl Machine {
                 thread.wait = Wait::Woken;
                 self.clocks[slot] = woken_ns;
                 self.ready |= 1 << slot;
+                true
             }
-            Wait::Woken => self.clocks[slot] = self.clocks[slot].min(woken_ns),
+            Wait::Woken => {
+                let earlier = woken_ns < self.clocks[slot];
+                self.clocks[slot] = self.clocks[slot].min(woken_ns);
+                earlier
+            }
             Wait::Nothing | Wait::Lock(_) => {
-                let token_ns = thread.token_ns.map_or(at_ns, |token_ns| token_ns.min(at_ns));
-                thread.token_ns = Some(token_ns);
+                let earlier = thread.token.filter(|(token_ns, _)| *token_ns <= at_ns);
+                thread.token = Some(earlier.unwrap_or((at_ns, by)));
+                false
             }
         }
     }

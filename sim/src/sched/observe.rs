@@ -33,6 +33,9 @@ pub trait Observer {
     fn switch(&self, _now_ns: u64, _from: ThreadId, _to: ThreadId) {}
     /// A thread goes to sleep.
     fn parked(&self, _now_ns: u64, _thread: ThreadId) {}
+    /// `by` woke a sleeping thread, or woke it earlier than somebody had before: it runs from `runs_ns` on. Wakes that
+    /// let the next park return at once are not told.
+    fn woken(&self, _now_ns: u64, _by: ThreadId, _thread: ThreadId, _runs_ns: u64) {}
     /// A thread found a lock taken.
     fn blocked(&self, _now_ns: u64, _blocked: &Blocked) {}
     /// A thread that was blocked may try again, after having waited this long.

@@ -408,9 +408,12 @@ impl Core {
             let (now_ns, from, to) = (machine.clocks[next], machine.ids[slot], machine.ids[next]);
             machine.last = Some(next);
             drop(machine);
+            // Whoever was stalled may be the next to run, and is to be heard of in the order of its clock.
+            self.tell_stalls();
             self.observer.switch(now_ns, from, to);
         } else {
             drop(machine);
+            self.tell_stalls();
         }
         // SAFETY: `slot` was the current thread until just now, so this code runs on that thread's
         // stack, at whose root its yielder lives for as long as the coroutine runs. The pointer was
@@ -432,8 +435,11 @@ impl Core {
 
     fn wake(&self, thread: ThreadId, at_ns: u64) {
         let mut machine = self.machine.borrow_mut();
-        if let Some(slot) = machine.slot(thread) {
-            machine.wake(slot, at_ns);
+        let Some(slot) = machine.slot(thread) else { return };
+        if machine.wake(slot, at_ns) {
+            let (by, runs_ns) = (machine.running(), machine.clocks[slot]);
+            drop(machine);
+            self.observer.woken(at_ns, by, thread, runs_ns);
         }
     }
 
@@ -564,13 +570,20 @@ impl Surroundings for Core {
         let mut machine = self.machine.borrow_mut();
         let slot = machine.current.expect("the driver of a simulation cannot park");
         let (now_ns, id) = (machine.clocks[slot], machine.ids[slot]);
-        machine.sleep(slot);
+        let token = machine.sleep(slot);
         if machine.ready & 1 << slot == 0 {
             drop(machine);
             self.observer.parked(now_ns, id);
             machine = self.machine.borrow_mut();
         } else if machine.clocks[slot] == now_ns {
             return;
+        } else if let Some((token_ns, by)) = token {
+            // The wake came early in the order of things, but its time is still ahead.
+            let runs_ns = machine.clocks[slot];
+            drop(machine);
+            self.observer.parked(now_ns, id);
+            self.observer.woken(token_ns, by, id, runs_ns);
+            machine = self.machine.borrow_mut();
         }
         let next = machine.decide(Kind::Parked, None);
         if next != Some(slot) {
@@ -606,7 +619,6 @@ impl Surroundings for Core {
         let mut machine = self.machine.borrow_mut();
         let next = machine.decide(Kind::Blocked, None);
         self.switch(machine, slot, next);
-        self.tell_stalls();
     }
 
     #[inline]

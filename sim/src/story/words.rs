@@ -201,7 +201,7 @@ pub(super) fn fact(fact: &Fact<'_>) -> Option<(Who, Class, About, String)> {
             let line = format!("{} is violated", violation.oracle);
             (Who::Judge, Class::Verdict, About::default(), line)
         }
-        Fact::Thread { .. } | Fact::Heard(_) | Fact::Answered { .. } => return None,
+        Fact::Thread { .. } | Fact::Heard(_) | Fact::Answered { .. } | Fact::Over => return None,
     };
     Some(told)
 }

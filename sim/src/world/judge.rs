@@ -287,6 +287,12 @@ impl Observer for Judge {
         }
     }
 
+    fn woken(&self, now: u64, by: ThreadId, thread: ThreadId, runs_ns: u64) {
+        if let Some(witness) = &self.witness {
+            witness.woken(now, by, thread, runs_ns);
+        }
+    }
+
     fn unblocked(&self, now: u64, thread: ThreadId, lock: &'static str, waited_ns: u64) {
         if let Some(witness) = &self.witness {
             witness.unblocked(now, thread, lock, waited_ns);

@@ -16,7 +16,7 @@ use timely::worker::Worker;
 
 use super::judge::Judge;
 use super::witness::Fact;
-use super::{SharedShards, World, now_ns};
+use super::{SharedShards, now_ns};
 use crate::report::Oracle;
 use crate::scenario::Scenario;
 use crate::sched::{self, Scheduler, ThreadId};
@@ -180,10 +180,10 @@ impl Machine {
     }
 
     /// Tells the network that there is something to carry.
-    pub(super) fn flush(&self, world: &World) {
+    pub(super) fn flush(&self) {
         for (process, outbox) in self.outboxes.iter().enumerate() {
             if !outbox.borrow().is_empty() {
-                super::network::said(world, process);
+                super::network::said(process);
             }
         }
     }

@@ -196,6 +196,7 @@ fn finish(world: Rc<World>, installed: tandem::env::Installed, judge: Rc<Judge>)
     let (count, decisions, hash) =
         (scheduler.decision_count(), scheduler.decisions(), scheduler.hash());
     let threads = scheduler.threads();
+    world.judge.fact(&Fact::Over);
     scheduler.kill(&threads);
     let (seed, shape) = (world.scenario.seed, (world.scenario.processes, world.scenario.workers));
     judge.ended();
@@ -271,7 +272,7 @@ async fn pump(world: Rc<World>) {
         let scheduler = world.machine.scheduler();
         scheduler.advance_to(now_ns());
         let outcome = scheduler.run_until(now_ns() + LOOKAHEAD_NS);
-        world.machine.flush(&world);
+        world.machine.flush();
         match outcome {
             Outcome::Idle => world.pump.notified().await,
             Outcome::Interrupted { .. } => madsim::task::yield_now().await,

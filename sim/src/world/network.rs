@@ -17,7 +17,7 @@ use tandem::protocol::{Command, Nonce, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::sync::Notify;
 
-use super::{World, client, world};
+use super::{client, world};
 use crate::scenario::Scenario;
 
 /// Where process 0 listens for the controller.
@@ -40,7 +40,7 @@ thread_local! {
 }
 
 /// The workers of a process have said something.
-pub(super) fn said(_world: &World, process: usize) {
+pub(super) fn said(process: usize) {
     SAID.with_borrow(|said| said[process].notify_one());
 }
 
@@ -118,7 +118,7 @@ async fn serve() {
                     let world = world();
                     let merged = world.machine.merge((role, worker, nonce, response), &world.judge);
                     PENDING.with_borrow_mut(|pending| pending.extend(merged));
-                    said(&world, 0);
+                    said(0);
                 })
                 .await;
                 drop(write);

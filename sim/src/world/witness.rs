@@ -71,6 +71,8 @@ pub enum Fact<'a> {
     },
     /// The second phase begins.
     Healed,
+    /// The run is over. What threads do from now on is being torn down.
+    Over,
     /// An oracle fired.
     Violated(&'a Violation),
 }
