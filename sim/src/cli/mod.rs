@@ -310,7 +310,8 @@ fn replay(
     let judged = match judge_case(runner, &case, true, is_twice) {
         Ok(judged) => judged,
         Err(message) => {
-            writeln!(console.err, "the tool itself broke: {message}\n{command}")?;
+            let seed = case.scenario.seed;
+            writeln!(console.err, "the tool itself broke on seed {seed}: {message}\n{command}")?;
             return Ok(EXIT_BROKEN);
         }
     };

@@ -21,10 +21,13 @@ struct Rule<F> {
 impl<F: Fn(&Scenario, &[u32]) -> Option<&'static str> + Sync> Runner for Rule<F> {
     fn record(&self, case: &Case, _watched: bool) -> Recording {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        let decisions = match &case.schedule {
+        let mut decisions: Vec<u32> = match &case.schedule {
             Schedule::Drawn => (0..200).map(|index| u32::from(index % 9 == 0)).collect(),
             Schedule::Recorded(decisions) => decisions.clone(),
         };
+        while decisions.last() == Some(&0) {
+            decisions.pop();
+        }
         let class = (self.fails)(&case.scenario, &decisions);
         let violation =
             class.map(|class| Violation::new(Oracle::O3, 0, "held back".to_string()).class(class));

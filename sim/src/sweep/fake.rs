@@ -65,7 +65,7 @@ fn chronicle(variant: u64) -> Chronicle {
         chronicle.push(Entry {
             at_ns,
             who: Who::Control,
-            class: Class::Verdict,
+            class: Class::Fault,
             ids: vec![],
             peek: None,
             worker: None,
