@@ -22,8 +22,6 @@ pub(super) struct DrawArgs {
     perfetto: Option<PathBuf>,
 }
 
-type Render = fn(&Timeline) -> String;
-
 /// What keeps a run from being drawn.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DrawError {
