@@ -337,9 +337,9 @@ impl Plan {
             Plan::Map { input, exprs } => {
                 let arity = input.arity(arities)?;
                 for (index, expr) in exprs.iter().enumerate() {
-                    within(expr.max_column(), arity + index)?;
+                    within(expr.max_column(), arity.saturating_add(index))?;
                 }
-                Ok(arity + exprs.len())
+                Ok(arity.saturating_add(exprs.len()))
             }
             Plan::Filter { input, predicates } => {
                 let arity = input.arity(arities)?;
@@ -362,7 +362,7 @@ impl Plan {
                         return Err(PlanError::Keys(keys[0].len(), key.len()));
                     }
                     key.iter().try_for_each(|column| within(Some(*column), arity))?;
-                    total += arity;
+                    total = arity.saturating_add(total);
                 }
                 Ok(total)
             }
@@ -588,7 +588,7 @@ impl Finishing {
         rows.dedup_by(|next, kept| {
             let same = next.0 == kept.0;
             if same {
-                kept.1 += next.1;
+                kept.1 = kept.1.saturating_add(next.1);
             }
             same
         });

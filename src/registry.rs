@@ -107,6 +107,12 @@ impl Slot {
         }
     }
 
+    /// Takes back what [`Slot::register`] asked for.
+    pub fn forget(&self, waker: &Waker) {
+        self.oks.forget(waker);
+        self.errs.forget(waker);
+    }
+
     /// Asks to be woken by the next publication, seal or close of either half. Look again after this.
     pub fn register(&self, waker: &Waker) {
         self.oks.register(waker);

@@ -154,7 +154,11 @@ impl Router {
             Command::CreateInstance(_)
             | Command::UpdateConfiguration(_)
             | Command::InitializationComplete => return Ok(both(command)),
-            Command::Peek(_) | Command::CancelPeek { .. } => Role::Interactive,
+            Command::Peek(peek) => {
+                self.live(peek.target, "Peek")?;
+                Role::Interactive
+            }
+            Command::CancelPeek { .. } => Role::Interactive,
             Command::CreateDataflow(dataflow) => self.create(dataflow)?,
             Command::Schedule(id) => self.live(*id, "Schedule")?.owner,
             Command::AllowWrites(id) => self.live(*id, "AllowWrites")?.owner,
@@ -209,6 +213,9 @@ impl Router {
                 Some(Route { owner, .. }) => return Err(RouteError::Exists { id, owner: *owner }),
                 None => {}
             }
+        }
+        for id in dataflow.index_imports.keys() {
+            self.live(*id, "CreateDataflow")?;
         }
         let owner = match dataflow.is_bounded_read() {
             true => Role::Interactive,

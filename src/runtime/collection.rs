@@ -11,7 +11,7 @@ use timely::PartialOrder;
 use timely::progress::{Antichain, Timestamp as _};
 
 use super::render::{Context, OksSpine};
-use super::source::{SourceState, shard_source};
+use super::source::{Failure, SourceState, shard_source};
 use super::{CommandError, Role, Runtime};
 use crate::arrange::{
     ArcAgent, Bounds, ImportError, ImportGate, Judgement, NotReady, Publisher, Read, SharedData,
@@ -22,6 +22,7 @@ use crate::plan::DataflowDescription;
 use crate::protocol::{Frontiers, Peek};
 use crate::registry::{IndexSnapshot, Registry, Slot};
 use crate::repr::{Diff, EvalError, Frontier, GlobalId, Row, Timestamp};
+use crate::shard::ShardError;
 
 type OksAgent = ArcAgent<Row, Row, Timestamp, Diff>;
 type ErrsAgent = ArcAgent<EvalError, (), Timestamp, Diff>;
@@ -136,15 +137,28 @@ impl Dataflow {
         Ok(built.into_iter().map(|(id, trace)| (id, collection(id, trace))).collect())
     }
 
-    /// Why this dataflow cannot say anything true, if so.
+    /// Why this dataflow cannot say anything true, if so. A source that cannot be read is no such reason: nothing of it
+    /// is ever complete.
     fn failure(&self) -> Option<NotReady<Timestamp>> {
-        if let Some(refused) = self.gate.as_ref().and_then(ImportGate::refused) {
-            return Some(NotReady::Refused(refused));
-        }
-        let failed = self.sources.iter().any(|source| source.failed.borrow().is_some());
-        failed.then(|| {
-            let as_of = Antichain::from_elem(self.as_of);
-            NotReady::Refused(crate::arrange::Refused::Closed { as_of })
+        let refused = self.gate.as_ref().and_then(ImportGate::refused);
+        refused.map(NotReady::Refused)
+    }
+
+    /// Why a source cannot be read, the first time that is asked.
+    pub(super) fn take_failure(&self) -> Option<ShardError> {
+        self.sources.iter().find_map(|source| {
+            let mut failed = source.failed.borrow_mut();
+            match std::mem::replace(&mut *failed, Failure::None) {
+                Failure::None => None,
+                Failure::Told => {
+                    *failed = Failure::Told;
+                    None
+                }
+                Failure::New(error) => {
+                    *failed = Failure::Told;
+                    Some(error)
+                }
+            }
         })
     }
 

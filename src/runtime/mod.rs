@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Waker;
 
 use timely::PartialOrder;
 use timely::worker::Worker;
@@ -49,6 +50,17 @@ pub struct Turn {
     pub busy: bool,
     /// The worker was told to stop: do not call it again.
     pub shutdown: bool,
+}
+
+/// What a worker has: for those who look for leaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Population {
+    /// Its collections.
+    pub collections: usize,
+    /// The peeks it has not answered.
+    pub peeks: usize,
+    /// The dataflows that timely runs for it.
+    pub dataflows: usize,
 }
 
 /// A command that broke the protocol. It was not carried out and changed nothing.
@@ -157,6 +169,9 @@ pub struct Runtime {
     registry: Option<Arc<Registry>>,
     shards: Arc<Shards>,
     mailbox: Arc<Mailbox>,
+    /// What the indexes that peeks wait for wake this worker with: one each, so that registering again is no second
+    /// registration.
+    wakers: BTreeMap<GlobalId, Waker>,
     broadcast: Broadcast,
     respond: Respond,
     nonce: Nonce,
@@ -190,6 +205,7 @@ impl Runtime {
             registry,
             shards,
             mailbox: Mailbox::new(),
+            wakers: BTreeMap::new(),
             broadcast,
             respond,
             nonce: Nonce::default(),
@@ -204,9 +220,11 @@ impl Runtime {
         self.index
     }
 
-    /// The collections this worker has, and the peeks it has not answered.
-    pub fn population(&self) -> (usize, usize) {
-        (self.collections.len(), self.peeks.len())
+    /// What this worker has at the moment.
+    pub fn population(&self) -> Population {
+        // One dataflow carries commands.
+        let dataflows = self.worker.installed_dataflows().len().saturating_sub(1);
+        Population { collections: self.collections.len(), peeks: self.peeks.len(), dataflows }
     }
 
     /// Applies what commands have arrived, steps timely once, serves reads, and maintains what it owns.
@@ -278,7 +296,7 @@ impl Runtime {
             Command::AllowCompaction { id, frontier } => self.allow_compaction(id, frontier),
             Command::Peek(peek) => self.peek(*peek),
             Command::CancelPeek { uuid } => {
-                if self.peeks.cancel(uuid) {
+                if self.peeks.stop(uuid) || self.stop_waiting(uuid).is_some() {
                     self.answer(uuid, Answer::canceled());
                 }
                 Ok(())
@@ -301,6 +319,10 @@ impl Runtime {
     /// Forgets everything: what an earlier connection asked for is void.
     fn reset(&mut self, nonce: Nonce) {
         self.nonce = nonce;
+        let waiting: Vec<_> = self.peeks.waiting.keys().copied().collect();
+        for uuid in waiting {
+            self.stop_waiting(uuid);
+        }
         self.peeks.clear();
         let ids: Vec<_> = self.collections.keys().copied().collect();
         for id in ids {
@@ -366,7 +388,7 @@ impl Runtime {
         let waiting = self.peeks.waiting.values().filter(|waiting| waiting.peek.target == id);
         let orphans: Vec<_> = waiting.map(|waiting| waiting.peek.uuid).collect();
         for uuid in orphans {
-            self.peeks.waiting.remove(&uuid);
+            self.stop_waiting(uuid);
             self.answer(uuid, Answer::error(format!("{id} was dropped")));
         }
         if let Some(frontiers) = self.remove(id).and_then(|collection| collection.last_report()) {
@@ -391,10 +413,16 @@ impl Runtime {
 
     /// Reports the frontiers that moved.
     fn report(&mut self) {
+        let mut failures = Vec::new();
         for (id, collection) in &mut self.collections {
+            failures.extend(collection.dataflow.take_failure());
             if let Some(frontiers) = collection.progress() {
                 (self.respond)(self.nonce, Response::Frontiers { id: *id, frontiers });
             }
+        }
+        // The controller may have given up on the dataflow while its commands were queued: no error of anybody's.
+        for error in failures {
+            tracing::warn!(role = ?self.role, worker = self.index, %error, "a source cannot be read");
         }
     }
 
@@ -407,7 +435,7 @@ impl Runtime {
     }
 
     fn peek(&mut self, peek: Peek) -> Result<(), CommandError> {
-        if self.peeks.waiting.contains_key(&peek.uuid) {
+        if self.peeks.contains(peek.uuid) {
             return Err(CommandError::DuplicatePeek(peek.uuid));
         }
         let own = self.collections.contains_key(&peek.target);
@@ -442,13 +470,17 @@ impl Runtime {
                 let served = match look() {
                     // Register, then look again: what happens in between must not be missed.
                     Err(NotReady::Wait) => {
-                        slot.register(&self.mailbox.waker(id));
+                        let wakers = &mut self.wakers;
+                        let waker = wakers.entry(id).or_insert_with(|| self.mailbox.waker(id));
+                        slot.register(waker);
                         look()
                     }
                     served => served,
                 };
                 match served {
-                    Err(NotReady::Refused(Refused::Closed { .. })) => self.renew(slot),
+                    Err(NotReady::Refused(Refused::Closed { .. })) => {
+                        *slot = renew(self.registry.as_deref(), slot);
+                    }
                     served => break served,
                 }
             },
@@ -468,12 +500,17 @@ impl Runtime {
         }
     }
 
-    /// Looks up the slot again: its publisher has gone. Either the index is created anew, in this connection or the
-    /// next, or its drop means that the controller gave up on this read, and its cancel is on the way.
-    fn renew(&self, slot: &mut Arc<Slot>) {
-        if let Some(registry) = &self.registry {
-            *slot = registry.get_or_create(slot.id, slot.worker);
+    /// Takes a peek from those that wait. When it was the last that waits for its index, nobody is woken for it any more.
+    fn stop_waiting(&mut self, uuid: PeekId) -> Option<Waiting> {
+        let waiting = self.peeks.waiting.remove(&uuid)?;
+        let id = waiting.peek.target;
+        if !self.peeks.waits_for(id)
+            && let Some(waker) = self.wakers.remove(&id)
+            && let Some(slot) = &waiting.slot
+        {
+            slot.forget(&waker);
         }
+        Some(waiting)
     }
 
     /// Looks at the peeks whose index may have become readable, and goes on with walks.
@@ -488,8 +525,9 @@ impl Runtime {
         });
         let due: Vec<_> = due.map(|waiting| waiting.peek.uuid).collect();
         for uuid in due {
-            let waiting = self.peeks.waiting.remove(&uuid).expect("was just listed");
-            self.try_serve(waiting);
+            if let Some(waiting) = self.stop_waiting(uuid) {
+                self.try_serve(waiting);
+            }
         }
         for (uuid, answer) in self.peeks.advance(self.walk_budget) {
             self.answer(uuid, answer);
@@ -506,10 +544,23 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
+        // A panic ends the process: nobody should hear from a dying worker that its indexes were dropped.
+        if std::thread::panicking() {
+            return;
+        }
         // Traces and views must go before the worker that feeds them, and readers must not wait for what is gone.
         let collections = std::mem::take(&mut self.collections);
         for collection in collections.into_values() {
             collection.trace.close(self.registry.as_deref());
         }
+    }
+}
+
+/// The slot to look at when the publisher of `slot` has gone. Either the index is created anew, in this connection or the
+/// next, or its drop means that the controller gave up on whoever still reads it, and their cancel is on the way.
+fn renew(registry: Option<&Registry>, slot: &Arc<Slot>) -> Arc<Slot> {
+    match registry {
+        Some(registry) => registry.get_or_create(slot.id, slot.worker),
+        None => Arc::clone(slot),
     }
 }

@@ -12,7 +12,7 @@ use crate::env::{self, Activity};
 use crate::plan::Finishing;
 use crate::protocol::{Peek, PeekId, PeekResponse};
 use crate::registry::{IndexSnapshot, Slot};
-use crate::repr::{Diff, EvalError, Row, Timestamp};
+use crate::repr::{Diff, EvalError, GlobalId, Row, Timestamp};
 
 /// How many positions a worker visits for peeks in one turn, unless configured.
 pub const DEFAULT_WALK_BUDGET: usize = 10_000;
@@ -126,7 +126,10 @@ fn collect(
         (Ok(Some(row)), Ok(count)) => {
             rows.push((row, count));
             // Twice the bound before cutting, so that the cost of a cut is spread over as many rows.
-            if finishing.bound().is_some_and(|bound| rows.len() > 64 + bound.saturating_mul(2)) {
+            if finishing
+                .bound()
+                .is_some_and(|bound| rows.len() > bound.saturating_mul(2).saturating_add(64))
+            {
                 truncate(finishing, rows);
             }
         }
@@ -158,11 +161,22 @@ impl Peeks {
         self.walking.push_back(walking);
     }
 
-    /// Stops working on a peek. Whether it was still unanswered.
-    pub(super) fn cancel(&mut self, uuid: PeekId) -> bool {
+    /// Whether a peek of this name is not answered yet.
+    pub(super) fn contains(&self, uuid: PeekId) -> bool {
+        let walks = self.walking.iter().any(|walking| walking.peek.uuid == uuid);
+        walks || self.waiting.contains_key(&uuid)
+    }
+
+    /// Whether some peek waits for this index.
+    pub(super) fn waits_for(&self, id: GlobalId) -> bool {
+        self.waiting.values().any(|waiting| waiting.peek.target == id)
+    }
+
+    /// Stops the walk of a peek. Whether there was one.
+    pub(super) fn stop(&mut self, uuid: PeekId) -> bool {
         let walking = self.walking.len();
         self.walking.retain(|walking| walking.peek.uuid != uuid);
-        self.waiting.remove(&uuid).is_some() || self.walking.len() < walking
+        self.walking.len() < walking
     }
 
     /// Whether there is a walk to go on with.

@@ -19,8 +19,20 @@ use crate::shard::{ShardError, ShardReader};
 pub(super) struct SourceState {
     /// Up to where the shard has been read.
     pub(super) frontier: Rc<RefCell<Frontier>>,
-    /// Why reading ended, if it did.
-    pub(super) failed: Rc<RefCell<Option<ShardError>>>,
+    /// Whether reading failed.
+    pub(super) failed: Rc<RefCell<Failure>>,
+}
+
+/// Whether a source operator cannot read its shard.
+#[derive(Default)]
+pub(super) enum Failure {
+    /// It can.
+    #[default]
+    None,
+    /// It cannot, and nobody has been told why.
+    New(ShardError),
+    /// It cannot.
+    Told,
 }
 
 /// How many records an operator handles between two places where it could be preempted.
@@ -47,7 +59,8 @@ pub(super) fn shard_source<'scope>(
         let mut capabilities = CapabilitySet::from_elem(capability);
         capabilities.downgrade([as_of]);
         move |output| {
-            if !start.fired() || capabilities.is_empty() {
+            let has_failed = !matches!(*failed.borrow(), Failure::None);
+            if !start.fired() || capabilities.is_empty() || has_failed {
                 return;
             }
             match reader.poll(&waker) {
@@ -69,11 +82,8 @@ pub(super) fn shard_source<'scope>(
                     }
                     *frontier.borrow_mut() = upper;
                 }
-                // Said before the capability goes: who sees the stream end must be able to see why.
-                Err(error) => {
-                    *failed.borrow_mut() = Some(error);
-                    capabilities.downgrade(&[] as &[Timestamp]);
-                }
+                // The capability stays: what cannot be read must not pass for complete and empty.
+                Err(error) => *failed.borrow_mut() = Failure::New(error),
             }
         }
     });

@@ -39,6 +39,7 @@ pub const SITUATIONS: &[(&str, &str)] = &[
 ];
 
 /// Counts situations.
+#[derive(Debug)]
 pub struct Sometimes {
     counts: BTreeMap<&'static str, u64>,
     merging: BTreeSet<u64>,
@@ -48,12 +49,11 @@ pub struct Sometimes {
     /// The kinds of answers that a peek's workers have given.
     kinds: BTreeMap<PeekId, BTreeSet<&'static str>>,
     dropped: BTreeSet<GlobalId>,
-    peers: usize,
 }
 
-impl Sometimes {
-    /// Nothing counted yet, for runtimes of `peers` workers.
-    pub fn new(peers: usize) -> Self {
+impl Default for Sometimes {
+    /// Nothing counted yet.
+    fn default() -> Self {
         Sometimes {
             counts: SITUATIONS.iter().map(|(name, _)| (*name, 0)).collect(),
             merging: BTreeSet::new(),
@@ -61,10 +61,11 @@ impl Sometimes {
             applied: BTreeMap::new(),
             kinds: BTreeMap::new(),
             dropped: BTreeSet::new(),
-            peers,
         }
     }
+}
 
+impl Sometimes {
     /// Counts a situation.
     ///
     /// # Panics
@@ -185,11 +186,6 @@ impl Sometimes {
             }
             _ => {}
         }
-    }
-
-    /// The number of workers that have applied a peek's command.
-    pub fn all_applied(&self, peek: PeekId) -> bool {
-        self.applied.get(&peek).is_some_and(|workers| workers.len() == self.peers)
     }
 
     fn others_merge(&self, thread: u64) -> bool {

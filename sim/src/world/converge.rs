@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use tandem::protocol::PeekId;
 use tandem::repr::{Frontier, GlobalId, Timestamp, show};
+use tandem::runtime::Population;
 use timely::PartialOrder;
 
 use super::{CONVERGENCE_NS, World, client, now_ns, sleep_until_ns};
@@ -51,6 +52,11 @@ fn overdue(missing: Vec<Missing>) -> Violation {
 
 /// Lets the world settle, then empties it.
 pub(super) async fn converge(world: &Rc<World>) {
+    client::flush(world);
+    // Before anything is sealed again: the next seal would wake whoever was forgotten, and hide it.
+    if !until(world, overlooked).await {
+        return;
+    }
     let target = world.client.borrow_mut().settle();
     client::flush(world);
     if !until(world, |world| unsettled(world, target)).await {
@@ -87,6 +93,27 @@ async fn until(world: &World, missing: impl Fn(&World) -> Vec<Missing>) -> bool 
         }
         sleep_until_ns(now_ns() + LOOK_EVERY_NS).await;
     }
+}
+
+/// The reads that could be answered, as far as the controller knows, and are not.
+fn overlooked(world: &World) -> Vec<Missing> {
+    let client = world.client.borrow();
+    let controller = client.controller();
+    let complete = |id: &GlobalId, at: Timestamp| {
+        controller.upper(*id).is_some_and(|upper| !upper.less_equal(&at))
+    };
+    let unanswered = world.judge.unanswered().into_iter();
+    let overlooked = unanswered.filter_map(|peek| {
+        let asked = world.judge.asked_of(peek)?;
+        let ready = !asked.given_up && asked.reads.iter().all(|id| complete(id, asked.at));
+        ready.then(|| {
+            let reads: Vec<_> = asked.reads.iter().map(GlobalId::to_string).collect();
+            let (reads, at) = (reads.join(", "), asked.at);
+            let what = format!("{peek} of {reads} at {at} is readable, but not answered");
+            Missing::of_peek(peek, what)
+        })
+    });
+    overlooked.collect()
 }
 
 /// What has not caught up with the sources.
@@ -147,16 +174,22 @@ fn traces(world: &World, id: GlobalId, upper: &Frontier) -> Vec<Missing> {
 
 /// Interactive workers that still have something.
 fn transients(world: &World) -> Vec<Missing> {
-    let populations = world.machine.populations();
-    let interactive = populations.iter().enumerate().skip(world.scenario.peers());
-    interactive
-        .filter(|(_, population)| **population != (0, 0))
-        .map(|(worker, (collections, peeks))| {
-            let worker = worker - world.scenario.peers();
-            format!("interactive worker {worker} has {collections} collections and {peeks} peeks")
-                .into()
-        })
+    let peers = world.scenario.peers();
+    occupied(world, peers)
+        .map(|(thread, has)| format!("interactive worker {}{has}", thread - peers).into())
         .collect()
+}
+
+/// The threads from this one on that have something, and what.
+fn occupied(world: &World, first: usize) -> impl Iterator<Item = (usize, String)> {
+    let populations = world.machine.populations().into_iter().enumerate().skip(first);
+    populations.filter(|(_, population)| *population != Population::default()).map(
+        |(thread, Population { collections, peeks, dataflows })| {
+            let has =
+                format!(" has {collections} collections, {peeks} peeks and {dataflows} dataflows");
+            (thread, has)
+        },
+    )
 }
 
 /// Slots that belong to no live index, or that nobody has published.
@@ -189,11 +222,10 @@ fn left_over(world: &World) -> Vec<Missing> {
         let what = format!("the controller has {} holds of readers", controller.holds_len());
         left.push(what.into());
     }
-    for (thread, (collections, peeks)) in world.machine.populations().into_iter().enumerate() {
-        if (collections, peeks) != (0, 0) {
-            let what = format!("thread {thread} has {collections} collections and {peeks} peeks");
-            left.push(what.into());
-        }
+    left.extend(occupied(world, 0).map(|(thread, has)| format!("thread {thread}{has}").into()));
+    let batches = world.judge.live_batches();
+    if batches != 0 {
+        left.push(format!("{batches} batches live on although every index was dropped").into());
     }
     left.extend(slots(world, &[]));
     left

@@ -18,7 +18,7 @@ use crate::oracle::reads::ReadOracle;
 use crate::oracle::sometimes::Sometimes;
 use crate::oracle::{Asked, Reads, Verdict, isolation};
 use crate::report::{Oracle, RunReport, Violation};
-use crate::scenario::{Fault, Operation, Scenario};
+use crate::scenario::{Fault, Operation};
 use crate::sched::{Blocked, Deadlock, Observer, ThreadId};
 
 /// Everything that watches a run.
@@ -38,7 +38,7 @@ pub(super) struct Judge {
 }
 
 impl Judge {
-    pub(super) fn new(scenario: &Scenario, witness: Option<Rc<dyn Witness>>) -> Judge {
+    pub(super) fn new(witness: Option<Rc<dyn Witness>>) -> Judge {
         let kinds = Operation::KINDS.iter().chain(&Fault::KINDS);
         Judge {
             threads: RefCell::default(),
@@ -48,7 +48,7 @@ impl Judge {
             pins: RefCell::default(),
             captures: RefCell::default(),
             memory: RefCell::default(),
-            sometimes: RefCell::new(Sometimes::new(scenario.peers())),
+            sometimes: RefCell::new(Sometimes::default()),
             exercised: RefCell::new(kinds.map(|kind| (*kind, 0)).collect()),
             witness,
             told_violation: Cell::new(false),
@@ -187,6 +187,11 @@ impl Judge {
         self.over.set(true);
     }
 
+    /// How many batches live.
+    pub(super) fn live_batches(&self) -> i64 {
+        self.memory.borrow().live()
+    }
+
     pub(super) fn check_memory(&self, at_ns: u64) {
         let failed = self.failed();
         let mut verdict = self.verdict.borrow_mut();
@@ -237,7 +242,6 @@ impl Judge {
                 let message = format!("{role:?} rejected a command: {message}");
                 verdict.found(Violation::new(Oracle::O8, now, message).class("rejected"));
             }
-            Event::PeekAnswered { role: Role::Interactive, .. } => verdict.checked(Oracle::O10),
             Event::CommandApplied { .. } => verdict.checked(Oracle::O8),
             _ => {}
         }

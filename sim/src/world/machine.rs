@@ -10,7 +10,7 @@ use tandem::protocol::{Command, Nonce, Response};
 use tandem::registry::Registry;
 use tandem::replica::Layout;
 use tandem::router::endpoint::Endpoint;
-use tandem::runtime::{Directive, Inbox, Runtime, RuntimeConfig, worker_config};
+use tandem::runtime::{Directive, Inbox, Population, Runtime, RuntimeConfig, worker_config};
 use timely::communication::Allocator;
 use timely::worker::Worker;
 
@@ -37,7 +37,7 @@ pub(super) struct Machine {
     endpoint: RefCell<Endpoint>,
     /// What the workers of each process have said.
     outboxes: Rc<Vec<RefCell<VecDeque<FromWorker>>>>,
-    populations: Vec<Rc<Cell<(usize, usize)>>>,
+    populations: Vec<Rc<Cell<Population>>>,
 }
 
 /// The scheduler's group of a runtime's threads.
@@ -109,7 +109,7 @@ impl Machine {
         judge: &Judge,
     ) {
         let process = index / self.workers;
-        let (outboxes, population) = (Rc::clone(&self.outboxes), Rc::new(Cell::new((0, 0))));
+        let (outboxes, population) = (Rc::clone(&self.outboxes), Rc::new(Cell::default()));
         self.populations.push(Rc::clone(&population));
         let config = RuntimeConfig {
             role,
@@ -188,8 +188,8 @@ impl Machine {
         }
     }
 
-    /// Collections and unanswered peeks of every worker.
-    pub(super) fn populations(&self) -> Vec<(usize, usize)> {
+    /// What every worker has.
+    pub(super) fn populations(&self) -> Vec<Population> {
         self.populations.iter().map(|population| population.get()).collect()
     }
 
@@ -222,7 +222,7 @@ fn run_worker(
     config: RuntimeConfig,
     idle_effort: Option<usize>,
     peers: Peers,
-    population: &Cell<(usize, usize)>,
+    population: &Cell<Population>,
 ) {
     let worker = Worker::new(worker_config(idle_effort), allocator, None);
     let mut runtime = Runtime::new(worker, config).expect("all runtimes have the same size");

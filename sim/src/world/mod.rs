@@ -130,13 +130,14 @@ pub struct Carried {
 pub fn carry_out(plan: Plan) -> Carried {
     zoo::plant(plan.plant);
     let streams = Streams::new(plan.scenario.seed);
-    let clusters = machine::clusters(&plan.scenario);
     let mut config = madsim::Config::default();
     let network = plan.scenario.network;
     config.net.send_latency = Duration::from_nanos(network.latency_ns_min)
         ..Duration::from_nanos(network.latency_ns_max + 1);
     let seed = streams.stream("network").next_u64();
     let runtime = madsim::runtime::Runtime::with_seed_and_config(seed, config);
+    // After the runtime, which seeds this thread's hash maps: allocators are the first to make one.
+    let clusters = machine::clusters(&plan.scenario);
     let carried = runtime.block_on(simulate(plan, &streams, clusters));
     zoo::plant(None);
     carried
@@ -148,7 +149,7 @@ async fn simulate(
     clusters: Vec<(Role, Vec<timely::communication::Allocator>)>,
 ) -> Carried {
     let Plan { scenario, schedule, witness, .. } = plan;
-    let judge = Rc::new(Judge::new(&scenario, witness));
+    let judge = Rc::new(Judge::new(witness));
     let healed = Rc::new(Cell::new(false));
     let source = match schedule {
         Schedule::Drawn => decisions(&scenario, streams, &healed),
