@@ -7,8 +7,9 @@
 //! * [`scenario`] is everything a run does, drawn from a seed ([`rng`]);
 //! * [`world`] carries a scenario out: controller, network, replica, faults, and the phase in which all must converge;
 //! * [`oracle`] judges what happens, one file per promise; [`model`] is the sequential reference that answers must equal;
-//! * [`timeline`] draws a run: a page to look at, and a trace for Perfetto;
-//! * [`report`] is what a run comes to; [`sweep`] does many of them; [`cli`] is the command line.
+//! * [`report`] is what a run comes to; [`sweep`] does many of them; [`cli`] is the command line;
+//! * when one fails, [`story`] tells what led to it, [`replay`] keeps it as a file, and [`shrink`] makes it small;
+//! * [`timeline`] draws a run: a page to look at, and a trace for Perfetto.
 
 #[cfg(not(madsim))]
 compile_error!(
@@ -22,6 +23,8 @@ pub mod model;
 #[cfg(madsim)]
 pub mod oracle;
 #[cfg(madsim)]
+pub mod replay;
+#[cfg(madsim)]
 pub mod report;
 #[cfg(madsim)]
 pub mod rng;
@@ -29,6 +32,10 @@ pub mod rng;
 pub mod scenario;
 #[cfg(madsim)]
 pub mod sched;
+#[cfg(madsim)]
+pub mod shrink;
+#[cfg(madsim)]
+pub mod story;
 #[cfg(madsim)]
 pub mod sweep;
 #[cfg(madsim)]

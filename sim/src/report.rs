@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use tandem::protocol::PeekId;
+use tandem::repr::GlobalId;
+
+use crate::sched::ThreadId;
+
 /// The situations that a sweep of some size must have reached, or it has tested too little to be
 /// called green. A run reports each by this name in [`RunReport::sometimes`].
 pub const REQUIRED: [&str; 9] = [
@@ -56,6 +61,11 @@ impl Oracle {
         Oracle::O10,
         Oracle::O11,
     ];
+
+    /// The oracle of this short name.
+    pub fn from_name(name: &str) -> Option<Oracle> {
+        Oracle::ALL.into_iter().find(|oracle| oracle.name() == name)
+    }
 
     /// Its short name.
     pub fn name(self) -> &'static str {
@@ -120,8 +130,62 @@ pub struct Violation {
     pub oracle: Oracle,
     /// When, in virtual nanoseconds.
     pub at_ns: u64,
+    /// Which of the things that this oracle looks for, in a few words; empty where there is but one. Violations of one
+    /// oracle and one class are the same failure to whoever shrinks it.
+    pub class: &'static str,
     /// What was expected, what was seen, of which ids, frontiers and times.
     pub message: String,
+    /// Whom it is about.
+    pub about: Subjects,
+}
+
+/// Whom a violation is about: where the story of what led to it begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subjects {
+    /// Collections.
+    pub ids: Vec<GlobalId>,
+    /// Reads.
+    pub peeks: Vec<PeekId>,
+    /// Workers, counted over all processes. None stands for all.
+    pub workers: Vec<usize>,
+    /// Threads.
+    pub threads: Vec<ThreadId>,
+}
+
+impl Violation {
+    /// `oracle` fired at this virtual time, in nanoseconds. About nobody yet, and of no class.
+    pub fn new(oracle: Oracle, at_ns: u64, message: String) -> Violation {
+        Violation { oracle, at_ns, class: "", message, about: Subjects::default() }
+    }
+
+    /// Of this class.
+    pub fn class(self, class: &'static str) -> Violation {
+        Violation { class, ..self }
+    }
+
+    /// About this collection too.
+    pub fn of_id(mut self, id: GlobalId) -> Violation {
+        self.about.ids.push(id);
+        self
+    }
+
+    /// About this read too.
+    pub fn of_peek(mut self, peek: PeekId) -> Violation {
+        self.about.peeks.push(peek);
+        self
+    }
+
+    /// About this worker too.
+    pub fn of_worker(mut self, worker: usize) -> Violation {
+        self.about.workers.push(worker);
+        self
+    }
+
+    /// About this thread too.
+    pub fn of_thread(mut self, thread: ThreadId) -> Violation {
+        self.about.threads.push(thread);
+        self
+    }
 }
 
 /// What one run came to.
@@ -145,6 +209,4 @@ pub struct RunReport {
     pub checks: BTreeMap<Oracle, u64>,
     /// Number of processes, and of workers per process and runtime.
     pub shape: (usize, usize),
-    /// The last events that matter, oldest first, each one line; kept only for runs that fail or are told as a story.
-    pub story: Vec<String>,
 }

@@ -25,8 +25,11 @@ use std::thread;
 use tandem::env::Role;
 use tandem::zoo::Defect;
 
+use crate::replay::{self, Case, Recording};
 use crate::report::{Oracle, RunReport, Violation};
 use crate::scenario::{Profile, Scenario, StrategyChoice, Victim};
+use crate::story;
+use crate::world::Schedule;
 
 mod seeds;
 mod tally;
@@ -36,6 +39,9 @@ pub use tally::{COVERING_SEEDS, EXIT_BROKEN, Failure, Tally};
 
 /// Seeds that are multiples of this are run twice.
 pub const DETERMINISM_EVERY: u64 = 20;
+
+/// How many events before the one at which two runs part are shown.
+const PARTING_CONTEXT: u64 = 4;
 
 /// The stack of a run's OS thread, in bytes: simulated threads have their own, but plans are
 /// evaluated by recursion.
@@ -108,15 +114,13 @@ pub struct RunRequest {
     pub plant: Option<Defect>,
     /// The strategy to impose on the scenario, if it shall not be the one it was drawn with.
     pub strategy: Option<StrategyName>,
-    /// Whether [`RunReport::story`] is wanted even if nothing goes wrong. Changes nothing else.
-    pub tell_story: bool,
 }
 
 impl RunRequest {
     /// A default run of this seed.
     pub fn new(seed: u64) -> RunRequest {
         let profile = Profile::default();
-        RunRequest { seed, profile, plant: None, strategy: None, tell_story: false }
+        RunRequest { seed, profile, plant: None, strategy: None }
     }
 
     /// What this seed and profile draw, with the strategy imposed.
@@ -126,6 +130,11 @@ impl RunRequest {
             strategy.impose(&mut scenario);
         }
         scenario
+    }
+
+    /// The run itself: what is drawn, scheduled as the scenario's strategy draws.
+    pub fn case(&self) -> Case {
+        Case { scenario: self.scenario(), plant: self.plant, schedule: Schedule::Drawn }
     }
 
     /// The command that runs this and tells it as a story.
@@ -138,7 +147,7 @@ struct ReplayCommand<'a>(&'a RunRequest);
 
 impl fmt::Display for ReplayCommand<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RunRequest { seed, profile, plant, strategy, tell_story: _ } = self.0;
+        let RunRequest { seed, profile, plant, strategy } = self.0;
         write!(f, "cargo run --release -p tandem-sim -- replay --seed {seed}")?;
         if *profile != Profile::default() {
             write!(f, " --profile {}", profile_name(*profile))?;
@@ -167,18 +176,29 @@ pub fn profile_name(profile: Profile) -> &'static str {
 
 /// Carries out runs.
 pub trait Runner: Sync {
-    /// Runs it. Called on an OS thread that has run nothing else and ends afterwards.
+    /// Carries out a case, and writes down what happens if it is to be watched. Called on an OS thread that has run
+    /// nothing else and ends afterwards.
     ///
     /// # Panics
     /// If the testbed itself is wrong; whatever the system does goes into the report.
-    fn run(&self, request: &RunRequest) -> RunReport;
+    fn record(&self, case: &Case, watched: bool) -> Recording;
 }
 
-/// A seed's report, in which O11 has had its say.
+/// Carries out runs in the simulated world.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulation;
+
+impl Runner for Simulation {
+    fn record(&self, case: &Case, watched: bool) -> Recording {
+        replay::record(case, watched)
+    }
+}
+
+/// What a run came to, in which O11 has had its say.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// The report of the first run.
-    pub report: RunReport,
+    /// The first run.
+    pub recording: Recording,
     /// How many runs were made, one or two.
     pub runs: u64,
 }
@@ -197,43 +217,81 @@ pub struct Broken {
 ///
 /// # Errors
 /// If the tool itself breaks.
-pub fn judge(runner: &dyn Runner, request: &RunRequest) -> Result<Judged, Broken> {
-    let mut report = run_apart(runner, request)?;
-    if report.violation.is_some() || !request.seed.is_multiple_of(DETERMINISM_EVERY) {
-        return Ok(Judged { report, runs: 1 });
+pub fn judge(runner: &dyn Runner, request: &RunRequest, watched: bool) -> Result<Judged, Broken> {
+    let is_twice = request.seed.is_multiple_of(DETERMINISM_EVERY);
+    judge_case(runner, &request.case(), watched, is_twice)
+        .map_err(|message| Broken { request: *request, message })
+}
+
+/// Carries out a case, twice if that is wanted and the first run goes well.
+///
+/// # Errors
+/// What the tool says if it breaks.
+pub fn judge_case(
+    runner: &dyn Runner,
+    case: &Case,
+    watched: bool,
+    is_twice: bool,
+) -> Result<Judged, String> {
+    let mut recording = apart(runner, case, watched)?;
+    if recording.report.violation.is_some() || !is_twice {
+        return Ok(Judged { recording, runs: 1 });
     }
-    let again = run_apart(runner, request)?;
+    let again = apart(runner, case, false)?.report;
+    let report = &mut recording.report;
     *report.checks.entry(Oracle::O11).or_default() += 1;
-    report.violation = self_difference(&report, &again);
-    Ok(Judged { report, runs: 2 })
+    if report.hash != again.hash || again.violation.is_some() {
+        let part = parting(runner, case)?;
+        report.violation = Some(self_difference(report, &again, &part));
+    }
+    Ok(Judged { recording, runs: 2 })
 }
 
 /// How the second run of a seed differs from the first, which went well.
-fn self_difference(first: &RunReport, again: &RunReport) -> Option<Violation> {
-    if first.hash == again.hash && again.violation.is_none() {
-        return None;
-    }
+fn self_difference(first: &RunReport, again: &RunReport, part: &str) -> Violation {
     let fired = again.violation.as_ref().map_or(String::new(), |violation| {
         format!("; the second run also violated {}: {}", violation.oracle, violation.message)
     });
     let message = format!(
         "two runs of seed {} must have the same event hash, but the first has {:016x} \
-         ({} decisions) and the second {:016x} ({} decisions){fired}",
+         ({} decisions) and the second {:016x} ({} decisions){fired}\n{part}",
         first.seed, first.hash, first.decisions, again.hash, again.decisions,
     );
-    Some(Violation { oracle: Oracle::O11, at_ns: first.virtual_ns, message })
+    Violation::new(Oracle::O11, first.virtual_ns, message)
 }
 
-/// Runs on a fresh OS thread.
-fn run_apart(runner: &dyn Runner, request: &RunRequest) -> Result<RunReport, Broken> {
-    let broken = |message| Broken { request: *request, message };
+/// Where two more runs of a case that differs from itself part.
+fn parting(runner: &dyn Runner, case: &Case) -> Result<String, String> {
+    let left = apart(runner, case, true)?.chronicle.unwrap_or_default();
+    let right = apart(runner, case, true)?.chronicle.unwrap_or_default();
+    let Some(number) = left.first_difference(&right) else {
+        return Ok("two more runs, watched, did not differ in any event".to_string());
+    };
+    let mut text = format!("two more runs, watched, part at event {number}");
+    for (name, chronicle) in [("one", &left), ("the other", &right)] {
+        text.push_str(&format!("\nin {name}:"));
+        let from = number.saturating_sub(PARTING_CONTEXT);
+        let lines = story::everything(chronicle).skip_while(|line| line.number < from);
+        for line in lines.take_while(|line| line.number <= number + 1) {
+            let mark = if line.number == number { '>' } else { ' ' };
+            text.push_str(&format!("\n{mark} {line}"));
+        }
+    }
+    Ok(text)
+}
+
+/// Carries out a case on a fresh OS thread.
+///
+/// # Errors
+/// What the tool says if it breaks: a panic, or that there is no thread.
+pub fn apart(runner: &dyn Runner, case: &Case, watched: bool) -> Result<Recording, String> {
     thread::scope(|scope| {
         let run = thread::Builder::new()
-            .name(format!("seed {}", request.seed))
+            .name(format!("seed {}", case.scenario.seed))
             .stack_size(STACK_BYTES)
-            .spawn_scoped(scope, || runner.run(request))
-            .map_err(|error| broken(format!("no thread for the run: {error}")))?;
-        run.join().map_err(|payload| broken(panic_message(payload.as_ref())))
+            .spawn_scoped(scope, || runner.record(case, watched))
+            .map_err(|error| format!("no thread for the run: {error}"))?;
+        run.join().map_err(|payload| panic_message(payload.as_ref()))
     })
 }
 
@@ -265,7 +323,7 @@ pub fn sweep(
             scope.spawn(move || {
                 while let Some(offset) = hand_out.take() {
                     let request = RunRequest { seed: seeds.at(offset), ..*request };
-                    let outcome = judge(runner, &request);
+                    let outcome = judge(runner, &request, false);
                     if ends_sweep(&request, &outcome) {
                         hand_out.end_at(offset + 1);
                     }
@@ -285,7 +343,7 @@ pub fn sweep(
 /// Whether nothing above this seed counts.
 fn ends_sweep(request: &RunRequest, outcome: &Result<Judged, Broken>) -> bool {
     match outcome {
-        Ok(judged) => request.plant.is_some() && judged.report.violation.is_some(),
+        Ok(judged) => request.plant.is_some() && judged.recording.report.violation.is_some(),
         Err(_) => true,
     }
 }

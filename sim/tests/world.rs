@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tandem::zoo::Defect;
 use tandem_sim::report::{Oracle, RunReport, Violation};
 use tandem_sim::scenario::{Profile, Scenario};
-use tandem_sim::sweep::{RunRequest, Runner, judge};
+use tandem_sim::sweep::{RunRequest, Simulation, judge};
 use tandem_sim::world::{self, Carried, Plan, Schedule};
 
 /// A run has its OS thread for itself.
@@ -15,7 +15,7 @@ fn alone<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
 
 fn carry_out(scenario: Scenario, schedule: Schedule) -> (RunReport, Vec<u32>) {
     alone(move || {
-        let plan = Plan { scenario, plant: None, schedule, tell_story: false, witness: None };
+        let plan = Plan { scenario, plant: None, schedule, witness: None };
         let Carried { report, decisions } = world::carry_out(plan);
         (report, decisions)
     })
@@ -71,18 +71,10 @@ fn the_same_scenarios_hold_on_threads() {
     }
 }
 
-/// Runs in the simulated world.
-struct Simulated;
-
-impl Runner for Simulated {
-    fn run(&self, request: &RunRequest) -> RunReport {
-        world::run(request)
-    }
-}
-
 fn verdict(seed: u64, plant: Option<Defect>) -> Option<Violation> {
     let request = RunRequest { plant, ..RunRequest::new(seed) };
-    judge(&Simulated, &request).expect("the tool works").report.violation
+    let judged = judge(&Simulation, &request, false).expect("the tool works");
+    judged.recording.report.violation
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What can be asked for on the command line and through the environment.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 
@@ -35,8 +36,10 @@ pub(super) struct Cli {
 pub(super) enum Command {
     /// Sweeps seeds; ends with what was exercised, and what was not
     Run(RunArgs),
-    /// Runs one seed and tells it as a story, with the verdict and the hash it has in a sweep
+    /// Runs one seed or replay file and tells it as a story, with the verdict and the hash it had
     Replay(ReplayArgs),
+    /// Looks for the smallest run that fails as a seed or replay file does
+    Shrink(ShrinkArgs),
     /// Prints the scenario of a seed as JSON
     Scenario(ScenarioArgs),
     /// Lists the oracles and what they promise
@@ -67,7 +70,7 @@ impl WhatArgs {
     /// The request for this seed.
     pub(super) fn request(&self, seed: u64) -> RunRequest {
         let WhatArgs { profile, plant, strategy, .. } = *self;
-        RunRequest { seed, profile, plant, strategy, tell_story: false }
+        RunRequest { seed, profile, plant, strategy }
     }
 }
 
@@ -86,6 +89,9 @@ pub(super) struct RunArgs {
     /// Prints one JSON object per line, and nothing else, to standard output
     #[arg(long)]
     pub(super) json: bool,
+    /// Writes a replay file of every failure into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
 }
 
 impl RunArgs {
@@ -97,21 +103,26 @@ impl RunArgs {
             (None, Some(seeds)) => return Ok(seeds),
             (None, None) => {}
         }
-        if let Some(seed) = parse_variable("TANDEM_SEED", &environment.seed)? {
-            return single("TANDEM_SEED", seed);
-        }
-        let given = parse_variable("TANDEM_SEEDS", &environment.seeds)?;
+        let given = environment.seeds()?;
         Ok(given.unwrap_or_else(|| DEFAULT_SEEDS.parse().expect("the default is a range")))
     }
 
     /// How many seeds to run at once.
     pub(super) fn jobs(&self, environment: &Environment) -> Result<NonZeroUsize, clap::Error> {
-        if let Some(jobs) = self.jobs {
-            return Ok(jobs);
-        }
-        let given = parse_variable("TANDEM_JOBS", &environment.jobs)?;
-        Ok(given.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)))
+        jobs(self.jobs, environment)
     }
+}
+
+/// What the flag says, or the environment, or one for each core.
+fn jobs(
+    flag: Option<NonZeroUsize>,
+    environment: &Environment,
+) -> Result<NonZeroUsize, clap::Error> {
+    if let Some(jobs) = flag {
+        return Ok(jobs);
+    }
+    let given = parse_variable("TANDEM_JOBS", &environment.jobs)?;
+    Ok(given.unwrap_or_else(|| thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)))
 }
 
 fn seeds_help() -> String {
@@ -121,9 +132,7 @@ fn seeds_help() -> String {
 #[derive(Debug, Args)]
 pub(super) struct ReplayArgs {
     #[command(flatten)]
-    seed: SeedArgs,
-    #[command(flatten)]
-    what: WhatArgs,
+    which: WhichArgs,
     #[command(flatten)]
     pub(super) drawings: DrawArgs,
     /// Prints the whole scenario, all events that were kept, and what was exercised
@@ -132,8 +141,63 @@ pub(super) struct ReplayArgs {
 }
 
 impl ReplayArgs {
-    pub(super) fn request(&self, environment: &Environment) -> Result<RunRequest, clap::Error> {
-        Ok(RunRequest { tell_story: true, ..self.what.request(self.seed.get(environment)?) })
+    pub(super) fn which(&self, environment: &Environment) -> Result<Which, clap::Error> {
+        self.which.get(environment)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShrinkArgs {
+    #[command(flatten)]
+    which: WhichArgs,
+    /// Where the smallest failing run is written [default: beside FILE, or in this folder]
+    #[arg(short, long = "out", value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// How long to look
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(super) budget: u64,
+    /// How many candidates are tried at once [env: TANDEM_JOBS] [default: one per core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+}
+
+impl ShrinkArgs {
+    pub(super) fn which(&self, environment: &Environment) -> Result<Which, clap::Error> {
+        self.which.get(environment)
+    }
+
+    /// How many candidates to try at once.
+    pub(super) fn jobs(&self, environment: &Environment) -> Result<NonZeroUsize, clap::Error> {
+        jobs(self.jobs, environment)
+    }
+}
+
+/// A run that somebody means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// That of a seed.
+    Seed(RunRequest),
+    /// That of a replay file.
+    File(PathBuf),
+}
+
+#[derive(Debug, Args)]
+struct WhichArgs {
+    /// A replay file; it carries everything that the other flags say
+    #[arg(value_name = "FILE", conflicts_with_all = ["seed", "profile", "policy", "plant", "strategy"])]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    seed: SeedArgs,
+    #[command(flatten)]
+    what: WhatArgs,
+}
+
+impl WhichArgs {
+    fn get(&self, environment: &Environment) -> Result<Which, clap::Error> {
+        match &self.file {
+            Some(file) => Ok(Which::File(file.clone())),
+            None => Ok(Which::Seed(self.what.request(self.seed.get(environment)?))),
+        }
     }
 }
 
@@ -165,7 +229,7 @@ impl SeedArgs {
             None => parse_variable("TANDEM_SEED", &environment.seed)?,
         };
         given.ok_or_else(|| {
-            let message = "which seed? Give --seed N, or set TANDEM_SEED";
+            let message = "which seed? Give --seed N, or a replay file where one is taken, or set TANDEM_SEED";
             Cli::command().error(ErrorKind::MissingRequiredArgument, message)
         })
     }
@@ -190,6 +254,17 @@ pub struct Environment {
 }
 
 impl Environment {
+    /// The seeds it asks for, if any.
+    ///
+    /// # Errors
+    /// If a variable is no seed or no range of seeds.
+    pub fn seeds(&self) -> Result<Option<Seeds>, clap::Error> {
+        match parse_variable("TANDEM_SEED", &self.seed)? {
+            Some(seed) => single("TANDEM_SEED", seed).map(Some),
+            None => parse_variable("TANDEM_SEEDS", &self.seeds),
+        }
+    }
+
     /// The environment of this process.
     pub fn of_process() -> Environment {
         let read = |name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
@@ -320,8 +395,8 @@ mod tests {
                 let Command::Replay(args) = Cli::try_parse_from(words).unwrap().command else {
                     panic!("{command} replays");
                 };
-                let parsed = args.request(&Environment::default()).unwrap();
-                assert_eq!(parsed, RunRequest { tell_story: true, ..request });
+                let parsed = args.which(&Environment::default()).unwrap();
+                assert_eq!(parsed, Which::Seed(request));
             }
         }
     }

@@ -73,8 +73,9 @@ fn write(path: &Path, text: &str) -> Result<(), DrawError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::replay::record;
+    use crate::scenario::Profile;
     use crate::sweep::RunRequest;
-    use crate::{scenario::Profile, world};
 
     /// A folder that goes away again.
     struct Folder(PathBuf);
@@ -108,7 +109,7 @@ mod tests {
         let folder = Folder::new("drawn");
         let (page, trace) = (folder.0.join("run.html"), folder.0.join("run.json"));
         let args = DrawArgs { timeline: Some(page.clone()), perfetto: Some(trace.clone()) };
-        let report = std::thread::spawn(|| world::run(&request())).join().unwrap();
+        let report = std::thread::spawn(|| record(&request().case(), false).report).join().unwrap();
         let (drawn, out) = draw(&args, report.hash);
         drawn.unwrap();
         assert_eq!(out, format!("drawn: {}\ndrawn: {}\n", page.display(), trace.display()));

@@ -60,7 +60,7 @@ struct Summary<'a> {
 
 impl<'a> FailedSeed<'a> {
     fn of(failure: &'a Failure) -> FailedSeed<'a> {
-        let Failure { request, violation, story: _, hash } = failure;
+        let Failure { request, violation, hash } = failure;
         FailedSeed {
             seed: request.seed,
             oracle: violation.oracle.name(),

@@ -1,10 +1,12 @@
-//! How far a sweep is: a bar on a terminal, a line every few seconds elsewhere.
+//! How far a sweep or a search is: a bar or a spinner on a terminal, a line now and then elsewhere.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use super::text;
+use crate::shrink;
 use crate::sweep::{Seeds, Tally};
 
 /// How often a line is written where there is no terminal.
@@ -67,6 +69,58 @@ impl Progress {
     pub(super) fn finish(self) {
         if let Progress::Bar(bar) = self {
             bar.finish_and_clear();
+        }
+    }
+}
+
+/// How often a search writes a line where there is no terminal.
+const SEARCH_LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows how far a search for something smaller is.
+pub(super) enum Search {
+    /// On the terminal that is standard error.
+    Spinner(ProgressBar),
+    /// In lines: when the last was written.
+    Lines(Option<Instant>),
+}
+
+impl Search {
+    /// Of a search that begins.
+    pub(super) fn new(is_terminal: bool) -> Search {
+        if !is_terminal {
+            return Search::Lines(None);
+        }
+        let template = "{spinner} {elapsed}: {msg}";
+        let style = ProgressStyle::with_template(template).expect("the template is well-formed");
+        let spinner = ProgressBar::new_spinner().with_style(style);
+        spinner.enable_steady_tick(Duration::from_millis(100));
+        Search::Spinner(spinner)
+    }
+
+    /// Something smaller fails.
+    pub(super) fn update(
+        &mut self,
+        progress: &shrink::Progress<'_>,
+        lines: &mut dyn Write,
+    ) -> io::Result<()> {
+        match self {
+            Search::Spinner(spinner) => {
+                spinner.set_message(format!("{} after {} runs", progress.size, progress.tried));
+            }
+            Search::Lines(last) => {
+                if last.is_none_or(|last| last.elapsed() >= SEARCH_LINE_EVERY) {
+                    *last = Some(Instant::now());
+                    text::improvement(lines, progress)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The search is over.
+    pub(super) fn finish(self) {
+        if let Search::Spinner(spinner) = self {
+            spinner.finish_and_clear();
         }
     }
 }

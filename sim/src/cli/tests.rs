@@ -55,6 +55,7 @@ fn the_last_line_of_a_failed_sweep_replays_its_lowest_failing_seed_with_the_same
     for part in ["something happened", "verdict: O7 failed", "since of u3 should be [9]"] {
         assert!(story.contains(part), "{part} is missing from {story}");
     }
+    assert!(out.contains("and then another"), "the sweep shows what led there: {out}");
     let hash = out.lines().find_map(|line| line.strip_prefix("seed 3 failed, hash ")).unwrap();
     assert!(story.contains(hash), "{hash} is missing from {story}");
     assert_eq!(story.lines().last(), Some(command));
@@ -164,7 +165,9 @@ fn wrong_usage_exits_with_two_and_says_what_would_be_right() {
         ("run --seed 18446744073709551615", "largest seed"),
         ("replay", "--seed N"),
         ("scenario", "--seed N"),
-        ("shrink --seed 3", "shrink"),
+        ("shrink", "--seed N"),
+        ("shrink x.txt --plant cancel-twice", "cannot be used with"),
+        ("replay nowhere.txt", "cannot replay nowhere.txt"),
     ] {
         let (code, out, err) = tandem_sim(&Fake::default(), line);
         assert_eq!((code, out.as_str()), (2, ""), "{line}");
@@ -221,5 +224,63 @@ fn a_verbose_replay_shows_the_whole_scenario_and_the_counts() {
     assert_eq!(code, 0);
     for part in ["\"walk_budget\":", "exercised", REQUIRED[3]] {
         assert!(verbose.contains(part) && !brief.contains(part), "{part}");
+    }
+}
+
+/// A folder of its own for a test.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tandem-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+#[test]
+fn a_sweep_writes_its_failures_as_files_that_replay_and_shrink() {
+    let folder = folder("out");
+    let fake = Fake { fails: vec![(3, Oracle::O1), (5, Oracle::O7)], ..Fake::default() };
+    let line = format!("run --seeds 0..9 --out {}", folder.display());
+    let (code, out, _) = tandem_sim(&fake, &line);
+    let file = folder.join("seed-3-swarm-o1.txt");
+    assert_eq!(code, 1);
+    assert!(folder.join("seed-5-swarm-o7.txt").exists() && file.exists(), "{out}");
+    assert!(out.contains(&format!("written to {}", file.display())), "{out}");
+
+    let (code, out, _) = tandem_sim(&fake, &format!("replay {}", file.display()));
+    assert_eq!(code, 1);
+    assert!(out.contains("reproduces, event for event: O1"), "{out}");
+    assert!(out.lines().last().unwrap().ends_with(&format!("replay {}", file.display())), "{out}");
+    let mended = Fake::default();
+    let (code, out, _) = tandem_sim(&mended, &format!("replay {}", file.display()));
+    assert_eq!(code, 0);
+    assert!(out.contains("no longer fails, where O1 was recorded"), "{out}");
+
+    let small = folder.join("small.txt");
+    let line = format!("shrink {} --out {}", file.display(), small.display());
+    let (code, out, _) = tandem_sim(&fake, &line);
+    assert_eq!(code, 0, "{out}");
+    assert!(out.starts_with("shrinking seed 3, which is replayed by\ncargo run"), "{out}");
+    assert!(out.contains("to   0 operations, 0 updates, 0 faults, 1x1 workers"), "{out}");
+    let (code, _, _) = tandem_sim(&fake, &format!("replay {}", small.display()));
+    assert_eq!(code, 1);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn shrinking_what_does_not_fail_says_so_and_writes_nothing() {
+    let small = folder("nothing").join("small.txt");
+    let line = format!("shrink --seed 4 --out {}", small.display());
+    let (code, out, err) = tandem_sim(&Fake::default(), &line);
+    assert_eq!(code, 0);
+    assert!(err.contains("seed 4 does not fail") && out.contains("replay --seed 4"), "{out}{err}");
+    assert!(!small.exists());
+}
+
+#[test]
+fn a_run_that_differs_from_itself_shows_the_first_event_that_does() {
+    let fake = Fake { wobbles: vec![20], ..Fake::default() };
+    let (code, out, _) = tandem_sim(&fake, "replay --seed 20");
+    assert_eq!(code, 4);
+    for part in ["part at event 1", "in one:", "in the other:", "something happened"] {
+        assert!(out.contains(part), "{part} is missing from {out}");
     }
 }

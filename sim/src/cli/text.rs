@@ -2,58 +2,83 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::Value;
 use tandem::zoo::Defect;
 
+use crate::replay::{Case, Comparison};
 use crate::report::{Oracle, RunReport, Violation};
 use crate::scenario::Scenario;
-use crate::sweep::{Broken, Failure, Judged, RunRequest, Tally, profile_name};
+use crate::shrink::{Progress, Shrunk, Size};
+use crate::story::{self, Line};
+use crate::sweep::{Broken, Failure, Judged, Tally, profile_name};
+use crate::world::Schedule;
 
 /// How many of the last events a failure shows in a sweep.
 const FAILURE_EVENTS: usize = 12;
 
-/// How many of the last events a replay shows unless it is asked for all.
-const STORY_EVENTS: usize = 200;
+/// How many events are shown where a run parts from what its file tells.
+const PARTING_EVENTS: usize = 16;
+
+/// How wide the text of an event is unless all are wanted.
+const EVENT_WIDTH: usize = 160;
 
 /// Nanoseconds as milliseconds.
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
 
-/// A failure of a sweep; its last line is the command that replays it.
-pub(super) fn failure(out: &mut dyn Write, failure: &Failure) -> io::Result<()> {
-    let Failure { request, violation, story, hash } = failure;
+/// A failure of a sweep, with what led to it and where it was written, as far as that is known; its
+/// last line is the command that replays it.
+pub(super) fn failure(
+    out: &mut dyn Write,
+    failure: &Failure,
+    chain: &[Line],
+    written: Option<&Path>,
+) -> io::Result<()> {
+    let Failure { request, violation, hash } = failure;
     writeln!(out, "seed {} failed, hash {hash:016x}", request.seed)?;
-    self::violation(out, violation, request)?;
-    events(out, story, FAILURE_EVENTS)?;
+    self::violation(out, violation, request.plant)?;
+    let skipped = chain.len().saturating_sub(FAILURE_EVENTS);
+    if !chain.is_empty() {
+        writeln!(out, "  what led there, at last:")?;
+    }
+    events(out, &chain[skipped..])?;
+    if let Some(path) = written {
+        writeln!(out, "  written to {}", path.display())?;
+    }
     writeln!(out, "{}", request.replay_command())?;
     writeln!(out)
 }
 
-fn violation(out: &mut dyn Write, violation: &Violation, request: &RunRequest) -> io::Result<()> {
-    let Violation { oracle, at_ns, message } = violation;
-    writeln!(out, "  violated {oracle} at {:.3} ms of virtual time", ms(*at_ns))?;
+fn violation(out: &mut dyn Write, violation: &Violation, plant: Option<Defect>) -> io::Result<()> {
+    let Violation { oracle, at_ns, class, message, .. } = violation;
+    let class = if class.is_empty() { String::new() } else { format!(" ({class})") };
+    writeln!(out, "  violated {oracle}{class} at {:.3} ms of virtual time", ms(*at_ns))?;
     writeln!(out, "  promise:  {}", oracle.promise())?;
     writeln!(out, "  {}", message.replace('\n', "\n  "))?;
-    if let Some(defect) = request.plant {
+    if let Some(defect) = plant {
         writeln!(out, "  planted:  {} (expected of it: {})", defect.name(), defect.oracle())?;
     }
     Ok(())
 }
 
-fn events(out: &mut dyn Write, story: &[String], most: usize) -> io::Result<()> {
-    if story.is_empty() {
-        return Ok(());
+/// Lines of a chain, each within a width, with how many were left out between them.
+fn events(out: &mut dyn Write, lines: &[Line]) -> io::Result<()> {
+    for line in lines {
+        if line.left_out > 0 {
+            writeln!(out, "    {:>15} {} more", "...", line.left_out)?;
+        }
+        let text = line.to_string();
+        match text.char_indices().nth(EVENT_WIDTH) {
+            Some((end, _)) => writeln!(out, "    {} ...", &text[..end])?,
+            None => writeln!(out, "    {text}")?,
+        }
     }
-    let skipped = story.len().saturating_sub(most);
-    match skipped {
-        0 => writeln!(out, "  events:")?,
-        _ => writeln!(out, "  the last {most} of {} events:", story.len())?,
-    }
-    story[skipped..].iter().try_for_each(|line| writeln!(out, "    {line}"))
+    Ok(())
 }
 
 /// The tool broke; the last line is the command that runs that seed alone.
@@ -195,37 +220,39 @@ pub(super) fn defects(out: &mut dyn Write, is_terminal: bool) -> io::Result<()> 
 }
 
 /// What a replay is about to run.
-pub(super) fn opening(
-    out: &mut dyn Write,
-    request: &RunRequest,
-    scenario: &Scenario,
-    verbose: bool,
-) -> io::Result<()> {
+pub(super) fn opening(out: &mut dyn Write, case: &Case, verbose: bool) -> io::Result<()> {
+    let scenario = &case.scenario;
     if verbose {
         writeln!(out, "{scenario}")?;
     }
     writeln!(
         out,
         "seed {}, profile {}: {} processes of {} workers per runtime, {} sources",
-        request.seed,
-        profile_name(request.profile),
+        scenario.seed,
+        profile_name(scenario.profile),
         scenario.processes,
         scenario.workers,
         scenario.sources.len(),
     )?;
     writeln!(
         out,
-        "{} operations in {:.3} ms of virtual time, stressing {}",
+        "{} operations in {:.3} ms of virtual time, drawn to stress {}",
         scenario.operations.len(),
         ms(scenario.horizon_ns()),
         switches(scenario),
     )?;
-    writeln!(out, "scheduled by {:?}", scenario.strategy)?;
+    match &case.schedule {
+        Schedule::Drawn => writeln!(out, "scheduled by {:?}", scenario.strategy)?,
+        Schedule::Recorded(decisions) => {
+            let size = Size::new(scenario, decisions);
+            writeln!(out, "scheduled as recorded, with {} context switches", size.switches)?;
+        }
+    }
     for fault in &scenario.faults {
         let (from_ns, to_ns) = fault.window_ns();
         writeln!(out, "fault {} from {:.3} to {:.3} ms", fault.kind(), ms(from_ns), ms(to_ns))?;
     }
-    if let Some(defect) = request.plant {
+    if let Some(defect) = case.plant {
         writeln!(out, "planted: {}: {}", defect.name(), defect.summary())?;
     }
     writeln!(out)
@@ -244,37 +271,98 @@ fn switches(scenario: &Scenario) -> String {
     if on.is_empty() { "nothing in particular".to_string() } else { on.join(", ") }
 }
 
-/// What a replay came to. The last line of one that failed is the command that replays it.
-pub(super) fn story(
-    out: &mut dyn Write,
-    request: &RunRequest,
-    judged: &Judged,
-    verbose: bool,
-    is_terminal: bool,
-) -> io::Result<()> {
-    let Judged { report, runs } = judged;
-    events(out, &report.story, if verbose { usize::MAX } else { STORY_EVENTS })?;
-    writeln!(out)?;
-    if verbose {
-        counts(out, is_terminal, ["exercised", "times"], &report.exercised)?;
-        counts(out, is_terminal, ["oracle", "checks"], &report.checks)?;
-        counts(out, is_terminal, ["sometimes", "times"], &report.sometimes)?;
-    }
-    let RunReport { decisions, virtual_ns, hash, .. } = report;
-    writeln!(
-        out,
-        "{decisions} decisions, {:.3} ms of virtual time, hash {hash:016x}",
-        ms(*virtual_ns)
-    )?;
-    if *runs > 1 && report.violation.is_none() {
-        writeln!(out, "run twice, with the same hash")?;
-    }
-    match &report.violation {
-        None => writeln!(out, "verdict: as promised"),
-        Some(violation) => {
-            writeln!(out, "verdict: {} failed", violation.oracle)?;
-            self::violation(out, violation, request)?;
-            writeln!(out, "{}", request.replay_command())
+/// What a replay came to.
+pub(super) struct Told<'a> {
+    /// What was run.
+    pub(super) case: &'a Case,
+    /// What it came to.
+    pub(super) judged: &'a Judged,
+    /// How that compares with what a file tells.
+    pub(super) comparison: Option<&'a Comparison>,
+    /// The command that replays it.
+    pub(super) command: &'a str,
+    /// Whether everything is told.
+    pub(super) verbose: bool,
+    /// Whether tables may be drawn.
+    pub(super) is_terminal: bool,
+}
+
+impl Told<'_> {
+    /// Prints it. The last line of one that failed is the command that replays it.
+    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Told { judged: Judged { recording, runs }, is_terminal, .. } = *self;
+        let (report, chronicle) = (&recording.report, recording.chronicle.as_ref());
+        if self.verbose {
+            for line in chronicle.into_iter().flat_map(story::everything) {
+                writeln!(out, "{:>7} {line}", line.number)?;
+            }
+            writeln!(out)?;
+            counts(out, is_terminal, ["exercised", "times"], &report.exercised)?;
+            counts(out, is_terminal, ["oracle", "checks"], &report.checks)?;
+            counts(out, is_terminal, ["sometimes", "times"], &report.sometimes)?;
         }
+        let RunReport { decisions, virtual_ns, hash, .. } = report;
+        writeln!(
+            out,
+            "{decisions} decisions, {:.3} ms of virtual time, hash {hash:016x}",
+            ms(*virtual_ns)
+        )?;
+        if *runs > 1 && report.violation.is_none() {
+            writeln!(out, "run twice, with the same hash")?;
+        }
+        let Some(violation) = &report.violation else {
+            writeln!(out, "verdict: as promised")?;
+            return self.compare(out);
+        };
+        writeln!(out, "verdict: {} failed", violation.oracle)?;
+        self::violation(out, violation, self.case.plant)?;
+        if let Some(chronicle) = chronicle {
+            let chain = story::chain(chronicle, violation);
+            writeln!(out, "  what led there ({} of {} events):", chain.len(), chronicle.len())?;
+            events(out, &chain)?;
+        }
+        self.compare(out)?;
+        writeln!(out, "{}", self.command)
     }
+
+    /// What is different from what a file tells, and what happened where the runs part.
+    fn compare(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Some(comparison) = self.comparison else { return Ok(()) };
+        writeln!(out, "{comparison}")?;
+        let chronicle = self.judged.recording.chronicle.as_ref();
+        if let (Some(range), Some(chronicle)) = (&comparison.differs, chronicle) {
+            let lines = story::everything(chronicle);
+            let lines = lines.skip_while(|line| line.number < range.start);
+            let lines: Vec<_> = lines.take(PARTING_EVENTS).collect();
+            writeln!(out, "  what happened there in this run:")?;
+            events(out, &lines)?;
+        }
+        Ok(())
+    }
+}
+
+/// Something smaller fails.
+pub(super) fn improvement(out: &mut dyn Write, progress: &Progress<'_>) -> io::Result<()> {
+    writeln!(out, "{} after {} runs", progress.size, progress.tried)
+}
+
+/// What a search for something smaller came to; its last line is the command that replays that.
+pub(super) fn shrunk(out: &mut dyn Write, shrunk: &Shrunk, path: &Path) -> io::Result<()> {
+    let Shrunk { file, from, to, violation, tried, is_stable, is_cut_off } = shrunk;
+    writeln!(out, "from {from}")?;
+    writeln!(out, "to   {to}")?;
+    let end = if *is_cut_off { "the budget ended the search" } else { "nothing smaller was found" };
+    writeln!(out, "{tried} runs; {end}")?;
+    self::violation(out, violation, file.plant)?;
+    match is_stable {
+        true => writeln!(out, "run twice more, with the same hash {:016x}", file.hash)?,
+        false => writeln!(out, "not stable: two more runs had other hashes")?,
+    }
+    writeln!(out, "written to {}", path.display())?;
+    writeln!(out, "{}", file_command(path))
+}
+
+/// The command that replays a file.
+pub(super) fn file_command(path: &Path) -> String {
+    format!("cargo run --release -p tandem-sim -- replay {}", path.display())
 }

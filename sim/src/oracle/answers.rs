@@ -5,7 +5,7 @@ use tandem::repr::{Row, Timestamp};
 
 use super::Verdict;
 use crate::model::Expected;
-use crate::report::Oracle;
+use crate::report::{Oracle, Violation};
 
 /// Judges the answer of a read that the controller still wanted.
 pub fn answered(
@@ -28,7 +28,7 @@ pub fn answered(
             show_expected(expected),
             show_response(seen)
         );
-        verdict.violated(Oracle::O1, now, message);
+        verdict.found(Violation::new(Oracle::O1, now, message).of_peek(peek));
     }
 }
 

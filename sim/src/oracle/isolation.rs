@@ -6,33 +6,49 @@
 use tandem::env::{Activity, Role};
 
 use super::Verdict;
-use crate::report::Oracle;
+use crate::report::{Oracle, Violation};
+use crate::sched::ThreadId;
+
+/// A thread that waits, or that keeps another waiting.
+#[derive(Clone, Copy)]
+pub struct Party<'a> {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its name.
+    pub name: &'a str,
+    /// The runtime it works for.
+    pub role: Role,
+}
 
 /// Judges a wait of an interactive thread for a lock that a maintenance thread holds.
 pub fn blocked(
     now: u64,
-    waiter: (&str, Role),
+    waiter: Party<'_>,
     lock: &str,
-    holder: (&str, Role),
+    holder: Party<'_>,
     activities: &[Activity],
     verdict: &mut Verdict,
 ) {
-    if waiter.1 != Role::Interactive || holder.1 != Role::Maintenance {
+    if waiter.role != Role::Interactive || holder.role != Role::Maintenance {
         return;
     }
     verdict.checked(Oracle::O10);
     let merges = activities
         .iter()
         .any(|activity| matches!(activity, Activity::Merge | Activity::Compact(_)));
-    if merges {
-        verdict.violated(
-            Oracle::O10,
-            now,
-            format!(
-                "{} waits for the lock of a {lock} that {} holds while it does {activities:?}: \
-                 a read waits for maintenance",
-                waiter.0, holder.0
-            ),
-        );
+    if !merges {
+        return;
     }
+    let message = format!(
+        "{} waits for the lock of a {lock} that {} holds while it does {activities:?}: \
+         a read waits for maintenance",
+        waiter.name, holder.name
+    );
+    let violation = Violation::new(Oracle::O10, now, message);
+    let violation = violation.of_thread(waiter.thread).of_thread(holder.thread);
+    let parts = activities.iter().filter_map(|activity| match activity {
+        Activity::Compact(part) => *part,
+        _ => None,
+    });
+    verdict.found(parts.fold(violation, |violation, part| violation.of_id(part.id)));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tandem::protocol::PeekId;
 
 use super::Verdict;
-use crate::report::Oracle;
+use crate::report::{Oracle, Violation};
 
 /// Counts responses.
 #[derive(Default)]
@@ -23,19 +23,18 @@ impl OnceOracle {
     pub fn responded(&mut self, now: u64, peek: PeekId, verdict: &mut Verdict) {
         verdict.checked(Oracle::O4);
         match self.responses.get_mut(&peek) {
-            None => verdict.violated(
-                Oracle::O4,
-                now,
-                format!("a response arrived for {peek}, which was never asked"),
-            ),
+            None => {
+                let message = format!("a response arrived for {peek}, which was never asked");
+                let violation = Violation::new(Oracle::O4, now, message);
+                verdict.found(violation.class("never asked").of_peek(peek));
+            }
             Some(count) => {
                 *count += 1;
                 if *count > 1 {
-                    verdict.violated(
-                        Oracle::O4,
-                        now,
-                        format!("response number {count} arrived for {peek}: expected exactly one"),
-                    );
+                    let message =
+                        format!("response number {count} arrived for {peek}: expected exactly one");
+                    let violation = Violation::new(Oracle::O4, now, message);
+                    verdict.found(violation.class("answered twice").of_peek(peek));
                 }
             }
         }

@@ -11,7 +11,7 @@ use tandem::repr::{Frontier, GlobalId, show};
 use timely::PartialOrder;
 
 use super::Verdict;
-use crate::report::Oracle;
+use crate::report::{Oracle, Violation};
 
 /// How many turns a worker has for passing compaction on to its trace. Dataflows of its own that read the trace pass on
 /// only after they have stepped, a few turns later.
@@ -112,10 +112,8 @@ impl PinOracle {
         verdict.checked(Oracle::O3);
         let most = spans_max(state.updates);
         if state.spans > most || state.published_spans > most {
-            verdict.violated(
-                Oracle::O3,
-                now,
-                format!(
+            verdict.found(
+                Violation::new(Oracle::O3, now, format!(
                     "{} {:?} of worker {} holds {} spans ({} with updates, {} published) for {} updates after its \
                      tick; expected at most {most}: something holds back merging (physical {}, upper {})",
                     part.id,
@@ -127,7 +125,10 @@ impl PinOracle {
                     state.updates,
                     show(&state.physical),
                     show(&state.upper)
-                ),
+                ))
+                .class("many spans")
+                .of_id(part.id)
+                .of_worker(part.worker),
             );
         }
     }
@@ -155,10 +156,8 @@ impl PinOracle {
             self.traces.iter().filter(|(part, _)| part.id == id && part.worker == worker)
         {
             if !PartialOrder::less_equal(allowed, &state.logical) {
-                verdict.violated(
-                    Oracle::O3,
-                    now,
-                    format!(
+                verdict.found(
+                    Violation::new(Oracle::O3, now, format!(
                         "{id} {:?} of worker {worker} was allowed to compact to {} more than {TURNS} turns ago, but its \
                          trace is held back at {} (upper {}, {} batches)",
                         part.half,
@@ -166,7 +165,10 @@ impl PinOracle {
                         show(&state.logical),
                         show(&state.upper),
                         state.batches
-                    ),
+                    ))
+                    .class("held back")
+                    .of_id(id)
+                    .of_worker(worker),
                 );
             }
         }
@@ -180,13 +182,14 @@ impl PinOracle {
         }
         for (part, state) in &self.traces {
             if state.physical != state.upper {
-                verdict.violated(
-                    Oracle::O3,
-                    now,
-                    format!(
+                verdict.found(
+                    Violation::new(Oracle::O3, now, format!(
                         "{} {:?} of worker {} is at rest, but may merge only up to {} of its upper {}",
                         part.id, part.half, part.worker, show(&state.physical), show(&state.upper)
-                    ),
+                    ))
+                    .class("may not merge")
+                    .of_id(part.id)
+                    .of_worker(part.worker),
                 );
             }
         }

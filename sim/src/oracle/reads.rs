@@ -7,7 +7,7 @@ use tandem::protocol::PeekId;
 use tandem::repr::{readable, show};
 
 use super::{Reads, Verdict};
-use crate::report::Oracle;
+use crate::report::{Oracle, Violation};
 
 /// Judges captures and refusals.
 #[derive(Default)]
@@ -24,32 +24,36 @@ impl ReadOracle {
                 verdict.checked(Oracle::O2);
                 if !readable(since, upper, *at) {
                     let reader = peek.map_or("a read".to_string(), |peek| peek.to_string());
-                    verdict.violated(
-                        Oracle::O2,
-                        now,
-                        format!(
+                    let violation =
+                        Violation::new(Oracle::O2, now, format!(
                             "{reader} captured {id} on worker {worker} at {at}, which is not readable there: \
                              expected since {} <= {at} < upper {}",
                             show(since),
                             show(upper)
-                        ),
+                        ))
+                        .class("unreadable capture")
+                        .of_id(*id)
+                        .of_worker(*worker);
+                    verdict.found(
+                        peek.iter().fold(violation, |violation, peek| violation.of_peek(*peek)),
                     );
                 }
             }
             Event::ImportCaptured { part, as_of, since, upper, .. } => {
                 verdict.checked(Oracle::O2);
                 if !readable(since, upper, *as_of) {
-                    verdict.violated(
-                        Oracle::O2,
-                        now,
-                        format!(
+                    verdict.found(
+                        Violation::new(Oracle::O2, now, format!(
                             "an import captured {} on worker {} as of {as_of}, which is not readable there: \
                              expected since {} <= {as_of} < upper {}",
                             part.id,
                             part.worker,
                             show(since),
                             show(upper)
-                        ),
+                        ))
+                        .class("unreadable import")
+                        .of_id(part.id)
+                        .of_worker(part.worker),
                     );
                 }
             }
@@ -61,13 +65,18 @@ impl ReadOracle {
                     let asked = read.map_or("never asked".to_string(), |read| {
                         format!("a read of {:?} at {}", read.reads, read.at)
                     });
-                    verdict.violated(
-                        Oracle::O2,
-                        now,
-                        format!(
-                            "{peek} ({asked}) was refused on worker {worker}, \
+                    verdict.found(
+                        Violation::new(
+                            Oracle::O2,
+                            now,
+                            format!(
+                                "{peek} ({asked}) was refused on worker {worker}, \
                              but the controller has not given up on it"
-                        ),
+                            ),
+                        )
+                        .class("refused though wanted")
+                        .of_peek(*peek)
+                        .of_worker(*worker),
                     );
                 }
             }

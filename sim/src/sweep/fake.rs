@@ -6,8 +6,10 @@ use std::sync::Mutex;
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use super::{RunRequest, Runner};
+use super::Runner;
+use crate::replay::{Case, Recording};
 use crate::report::{Oracle, REQUIRED, RunReport, Violation};
+use crate::story::{Chronicle, Class, Entry, Who};
 
 /// Answers at once, and says of each seed what it was told to say.
 #[derive(Default)]
@@ -27,8 +29,8 @@ pub(crate) struct Fake {
 }
 
 impl Runner for Fake {
-    fn run(&self, request: &RunRequest) -> RunReport {
-        let seed = request.seed;
+    fn record(&self, case: &Case, watched: bool) -> Recording {
+        let seed = case.scenario.seed;
         self.threads.lock().unwrap().push(thread::current().id());
         let before = {
             let mut ran = self.ran.lock().unwrap();
@@ -45,11 +47,33 @@ impl Runner for Fake {
         }
         let fails = self.fails.iter().find(|(failing, _)| *failing == seed);
         report.violation = fails.map(|(_, oracle)| violation(*oracle));
-        if report.violation.is_some() || request.tell_story {
-            report.story = vec!["something happened".to_string(), "and then another".to_string()];
-        }
-        report
+        let chronicle =
+            watched.then(|| chronicle(before * u64::from(self.wobbles.contains(&seed))));
+        Recording { chronicle, ..recording(report) }
     }
+}
+
+/// A run of which nothing but the report is known.
+pub(crate) fn recording(report: RunReport) -> Recording {
+    Recording { report, decisions: vec![0, 1], chronicle: None }
+}
+
+/// Two things that happened, the second of which is another one in each variant.
+fn chronicle(variant: u64) -> Chronicle {
+    let mut chronicle = Chronicle::default();
+    for (at_ns, hash, line) in [(10, 1, "something happened"), (20, variant, "and then another")] {
+        chronicle.push(Entry {
+            at_ns,
+            who: Who::Control,
+            class: Class::Fault,
+            ids: vec![],
+            peek: None,
+            worker: None,
+            line: line.to_string(),
+            hash,
+        });
+    }
+    chronicle
 }
 
 /// So many jobs.
@@ -73,12 +97,11 @@ pub(crate) fn report(seed: u64) -> RunReport {
             .map(|oracle| (oracle, 3))
             .collect(),
         shape: (1 + seed as usize % 2, 2),
-        story: Vec::new(),
     }
 }
 
 /// What an oracle says when it fires.
 pub(crate) fn violation(oracle: Oracle) -> Violation {
     let message = "since of u3 should be [9], but is [4]".to_string();
-    Violation { oracle, at_ns: 1_500_000, message }
+    Violation::new(oracle, 1_500_000, message)
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Broken, Judged, RunRequest};
+use crate::replay::Recording;
 use crate::report::{Oracle, REQUIRED, Violation};
 use crate::scenario::Profile;
 
@@ -20,8 +21,6 @@ pub struct Failure {
     pub request: RunRequest,
     /// What the oracle said.
     pub violation: Violation,
-    /// The last events that matter, oldest first.
-    pub story: Vec<String>,
     /// The event hash of the run.
     pub hash: u64,
 }
@@ -82,7 +81,7 @@ impl Tally {
 
     /// Adds what became of the next seed.
     pub(crate) fn add(&mut self, seed: u64, outcome: Result<Judged, Broken>) {
-        let Judged { report, runs } = match outcome {
+        let Judged { recording: Recording { report, .. }, runs } = match outcome {
             Ok(judged) => judged,
             Err(broken) => {
                 self.broken = Some(broken);
@@ -100,8 +99,7 @@ impl Tally {
         self.hash = mix(self.hash ^ report.hash);
         if let Some(violation) = report.violation {
             let request = RunRequest { seed, ..self.request };
-            let (story, hash) = (report.story, report.hash);
-            self.failures.push(Failure { request, violation, story, hash });
+            self.failures.push(Failure { request, violation, hash: report.hash });
         }
     }
 
@@ -202,7 +200,7 @@ mod tests {
                 report.violation = Some(fake::violation(*oracle));
             }
             report.checks = Oracle::ALL.into_iter().map(|oracle| (oracle, 1)).collect();
-            tally.add(seed, Ok(Judged { report, runs: 1 }));
+            tally.add(seed, Ok(Judged { recording: fake::recording(report), runs: 1 }));
         }
         tally
     }
@@ -279,7 +277,8 @@ mod tests {
             let mut tally = Tally::new(RunRequest::new(0));
             for (seed, hash) in hashes.into_iter().enumerate() {
                 let report = crate::report::RunReport { hash, ..fake::report(seed as u64) };
-                tally.add(seed as u64, Ok(Judged { report, runs: 1 }));
+                let judged = Judged { recording: fake::recording(report), runs: 1 };
+                tally.add(seed as u64, Ok(judged));
             }
             tally.hash
         };

@@ -18,6 +18,7 @@ use tandem::protocol::PeekId;
 use tandem::repr::{GlobalId, Timestamp};
 use tandem::zoo::Defect;
 
+use crate::replay::Case;
 use crate::report::{Oracle, RunReport};
 use crate::scenario::Scenario;
 use crate::sweep::RunRequest;
@@ -53,13 +54,21 @@ pub struct Subject {
 impl Subject {
     /// What a request asks for.
     pub fn of(request: &RunRequest) -> Subject {
-        let planted = request.plant.map(|defect| format!(", {} planted", defect.name()));
+        let (scenario, plant) = (request.scenario(), request.plant);
+        let case = Case { scenario, plant, schedule: Schedule::Drawn };
+        Subject::of_case(&case, &request.replay_command())
+    }
+
+    /// A case, and the command that replays it.
+    pub fn of_case(case: &Case, command: &str) -> Subject {
+        let Case { scenario, plant, schedule } = case.clone();
+        let planted = plant.map(|defect| format!(", {} planted", defect.name()));
         Subject {
-            name: format!("seed {}{}", request.seed, planted.unwrap_or_default()),
-            command: request.replay_command(),
-            scenario: request.scenario(),
-            plant: request.plant,
-            schedule: Schedule::Drawn,
+            name: format!("seed {}{}", scenario.seed, planted.unwrap_or_default()),
+            command: command.to_string(),
+            scenario,
+            plant,
+            schedule,
         }
     }
 }
@@ -113,7 +122,7 @@ fn watch(subject: &Subject) -> Recording {
     let recorder = Rc::new(Recorder::new());
     let Subject { scenario, plant, schedule, .. } = subject.clone();
     let witness: Rc<dyn world::Witness> = recorder.clone();
-    let plan = Plan { scenario, plant, schedule, tell_story: false, witness: Some(witness) };
+    let plan = Plan { scenario, plant, schedule, witness: Some(witness) };
     let report = world::carry_out(plan).report;
     Recording { timeline: recorder.finish(subject, &report), report }
 }

@@ -483,7 +483,7 @@ impl State {
     }
 
     fn violated(&mut self, violation: &Violation) {
-        let Violation { oracle, at_ns, message } = violation;
+        let Violation { oracle, at_ns, message, .. } = violation;
         let thread = self.last.filter(|(_, last_ns)| last_ns == at_ns).map(|(thread, _)| thread);
         let peeks = self.timeline.peeks.iter().map(|read| read.peek);
         let peeks = peeks.filter(|peek| mentions(message, &peek.to_string())).collect();

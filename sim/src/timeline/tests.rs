@@ -26,7 +26,9 @@ fn failing(defect: Defect) -> Recording {
 fn recording_changes_nothing() {
     for (seed, plant) in [(1, None), (2, None), (3, Some(Defect::CancelTwice))] {
         let request = request(seed, plant);
-        let unwatched = thread::spawn(move || world::run(&request)).join().unwrap();
+        let unwatched = thread::spawn(move || crate::replay::record(&request.case(), false).report)
+            .join()
+            .unwrap();
         let Recording { timeline, report } = recorded(seed, plant);
         assert_eq!((report.hash, report.decisions), (unwatched.hash, unwatched.decisions));
         assert_eq!(report.violation, unwatched.violation);

@@ -20,7 +20,7 @@ use super::witness::Fact;
 use super::{SharedShards, World, now_ns, sleep_until_ns};
 use crate::model::{Expected, Model};
 use crate::oracle::{Asked, answers};
-use crate::report::Oracle;
+use crate::report::{Oracle, Violation};
 use crate::scenario::{
     Cancel, CollectionInfo, ConcreteIndex, IndexSpec, KeyChoice, Ledger, Operation, Pick,
     PlanShape, Scenario, When, fit_finishing,
@@ -115,19 +115,6 @@ impl Client {
         let commands = self.controller.take_commands();
         for command in &commands {
             self.judge.fact(&Fact::Sent(command));
-            self.judge.tell(now_ns(), "control", || {
-                let id = command.collection().map_or(String::new(), |id| format!(" {id}"));
-                let peek = command.peek().map_or(String::new(), |peek| format!(" ({peek})"));
-                let more = match command {
-                    Command::AllowCompaction { frontier, .. } => {
-                        format!(" to {}", tandem::repr::show(frontier))
-                    }
-                    Command::Peek(peek) => format!(" at {}", peek.timestamp),
-                    Command::CreateDataflow(dataflow) => format!(" as of {}", dataflow.as_of),
-                    _ => String::new(),
-                };
-                format!("sends {}{id}{peek}{more}", command.kind())
-            });
         }
         commands
     }
@@ -173,9 +160,6 @@ impl Client {
         }
         let after = Frontier::from_elem(*upper);
         let updates: Vec<_> = updates.into_iter().map(|(row, diff)| (row, time, diff)).collect();
-        self.judge.tell(now_ns(), "control", || {
-            format!("appends {} updates to {id} at {time}, upper {}", updates.len(), time + by)
-        });
         let fact = Fact::Appended { source: id, updates: updates.len(), upper: &after };
         self.judge.fact(&fact);
         self.model.append(id, updates.iter().cloned()).expect("a source");
@@ -227,7 +211,9 @@ impl Client {
         let info = CollectionInfo { id: on, arity: over.arity, bits: over.bits };
         let index = Index { id, info, description, key, lag: spec.lag };
         if let Err(error) = self.create(index) {
-            self.judge.violated(Oracle::O8, now_ns(), format!("{id} cannot be created: {error}"));
+            let message = format!("{id} cannot be created: {error}");
+            let violation = Violation::new(Oracle::O8, now_ns(), message);
+            self.judge.found(violation.class("not created").of_id(id));
         }
     }
 
@@ -397,11 +383,6 @@ impl Client {
     /// Handles a response of the replica.
     pub(super) fn response(&mut self, response: Response) {
         self.judge.fact(&Fact::Heard(&response));
-        if let Response::Peek { uuid, response } = &response {
-            self.judge.tell(now_ns(), "control", || {
-                format!("hears of {uuid}: {}", answers::show_response(response))
-            });
-        }
         for event in self.controller.response(response) {
             match event {
                 ControllerEvent::PeekAnswered { uuid, response, canceled } => {
@@ -410,7 +391,8 @@ impl Client {
                 ControllerEvent::FrontierAdvanced { .. } => self.judge.checked(Oracle::O5),
                 ControllerEvent::Status { message } => {
                     let message = format!("a command was not carried out: {message}");
-                    self.judge.violated(Oracle::O8, now_ns(), message);
+                    let violation = Violation::new(Oracle::O8, now_ns(), message);
+                    self.judge.found(violation.class("not carried out"));
                 }
                 ControllerEvent::Violation(violation) => self.violation(violation),
             }

@@ -2,14 +2,52 @@
 
 use std::rc::Rc;
 
+use tandem::protocol::PeekId;
 use tandem::repr::{Frontier, GlobalId, Timestamp, show};
 use timely::PartialOrder;
 
 use super::{CONVERGENCE_NS, World, client, now_ns, sleep_until_ns};
-use crate::report::Oracle;
+use crate::report::{Oracle, Violation};
 
 /// How often the state is looked at, in nanoseconds of virtual time.
 const LOOK_EVERY_NS: u64 = 200_000;
+
+/// Something that has not happened, and to whom.
+struct Missing {
+    what: String,
+    id: Option<GlobalId>,
+    peek: Option<PeekId>,
+}
+
+impl Missing {
+    fn of_id(id: GlobalId, what: String) -> Missing {
+        Missing { what, id: Some(id), peek: None }
+    }
+
+    fn of_peek(peek: PeekId, what: String) -> Missing {
+        Missing { what, id: None, peek: Some(peek) }
+    }
+}
+
+impl From<String> for Missing {
+    fn from(what: String) -> Missing {
+        Missing { what, id: None, peek: None }
+    }
+}
+
+/// What still does not hold when time is up.
+fn overdue(missing: Vec<Missing>) -> Violation {
+    let whats: Vec<_> = missing.iter().map(|missing| missing.what.as_str()).collect();
+    let after_ms = CONVERGENCE_NS / 1_000_000;
+    let message = format!("{after_ms} ms after faults stopped: {}", whats.join("; "));
+    let is_unanswered = missing.iter().any(|missing| missing.peek.is_some());
+    let class = if is_unanswered { "unanswered" } else { "unsettled" };
+    let violation = Violation::new(Oracle::O7, now_ns(), message).class(class);
+    missing.into_iter().fold(violation, |violation, Missing { id, peek, .. }| {
+        let violation = id.into_iter().fold(violation, Violation::of_id);
+        peek.into_iter().fold(violation, Violation::of_peek)
+    })
+}
 
 /// Lets the world settle, then empties it.
 pub(super) async fn converge(world: &Rc<World>) {
@@ -28,7 +66,7 @@ pub(super) async fn converge(world: &Rc<World>) {
 }
 
 /// Waits until nothing is missing any more. What is missing for too long is a violation.
-async fn until(world: &World, missing: impl Fn(&World) -> Vec<String>) -> bool {
+async fn until(world: &World, missing: impl Fn(&World) -> Vec<Missing>) -> bool {
     let mut deadline_ns = now_ns() + CONVERGENCE_NS;
     let clocks = world.machine.threads_of(None).into_iter();
     let clocks = clocks.filter_map(|thread| world.machine.scheduler().clock_ns(thread));
@@ -44,12 +82,7 @@ async fn until(world: &World, missing: impl Fn(&World) -> Vec<String>) -> bool {
             return true;
         }
         if now_ns() >= deadline_ns {
-            let message = format!(
-                "{} ms after faults stopped: {}",
-                CONVERGENCE_NS / 1_000_000,
-                missing.join("; ")
-            );
-            world.judge.violated(Oracle::O7, now_ns(), message);
+            world.judge.found(overdue(missing));
             return false;
         }
         sleep_until_ns(now_ns() + LOOK_EVERY_NS).await;
@@ -57,16 +90,16 @@ async fn until(world: &World, missing: impl Fn(&World) -> Vec<String>) -> bool {
 }
 
 /// What has not caught up with the sources.
-fn unsettled(world: &World, target: Timestamp) -> Vec<String> {
+fn unsettled(world: &World, target: Timestamp) -> Vec<Missing> {
     let client = world.client.borrow();
     let mut missing = Vec::new();
     for peek in world.judge.unanswered() {
-        missing.push(format!("{peek} is not answered"));
+        missing.push(Missing::of_peek(peek, format!("{peek} is not answered")));
     }
     for id in client.waiting_for_names() {
         // Unless what was built over it keeps it.
         if client.controller().holds(id).is_empty() {
-            missing.push(format!("the dropped {id} still holds its name"));
+            missing.push(Missing::of_id(id, format!("the dropped {id} still holds its name")));
         }
     }
     let upper = Frontier::from_elem(target);
@@ -75,13 +108,15 @@ fn unsettled(world: &World, target: Timestamp) -> Vec<String> {
         let seen = client.controller().upper(id);
         if seen != Some(&upper) {
             let seen = seen.map_or("unknown".to_string(), show);
-            missing.push(format!("{id} is reported complete up to {seen}, not {}", show(&upper)));
+            let what = format!("{id} is reported complete up to {seen}, not {}", show(&upper));
+            missing.push(Missing::of_id(id, what));
         }
         let seen = client.controller().since(id);
         if seen != Some(&since) {
             let seen = seen.map_or("nothing".to_string(), show);
             let (since, holds) = (show(&since), client.controller().holds(id));
-            missing.push(format!("{id} has since {seen}, not {since}; held by {holds:?}"));
+            let what = format!("{id} has since {seen}, not {since}; held by {holds:?}");
+            missing.push(Missing::of_id(id, what));
         }
         missing.extend(traces(world, id, &upper));
     }
@@ -91,26 +126,27 @@ fn unsettled(world: &World, target: Timestamp) -> Vec<String> {
     missing
 }
 
-fn traces(world: &World, id: GlobalId, upper: &Frontier) -> Vec<String> {
+fn traces(world: &World, id: GlobalId, upper: &Frontier) -> Vec<Missing> {
     let parts = world.judge.trace_uppers(id);
     let expected = 2 * world.scenario.peers();
     let mut missing = Vec::new();
     if parts.len() != expected {
-        missing.push(format!("{id} has {} traces, not {expected}", parts.len()));
+        missing
+            .push(Missing::of_id(id, format!("{id} has {} traces, not {expected}", parts.len())));
     }
     for (part, seen) in parts {
         // Errors of inputs that can have none are complete for all times.
         if !PartialOrder::less_equal(upper, &seen) {
             let seen = show(&seen);
-            missing
-                .push(format!("{id} {:?} of worker {} has upper {seen}", part.half, part.worker));
+            let what = format!("{id} {:?} of worker {} has upper {seen}", part.half, part.worker);
+            missing.push(Missing::of_id(id, what));
         }
     }
     missing
 }
 
 /// Interactive workers that still have something.
-fn transients(world: &World) -> Vec<String> {
+fn transients(world: &World) -> Vec<Missing> {
     let populations = world.machine.populations();
     let interactive = populations.iter().enumerate().skip(world.scenario.peers());
     interactive
@@ -118,20 +154,21 @@ fn transients(world: &World) -> Vec<String> {
         .map(|(worker, (collections, peeks))| {
             let worker = worker - world.scenario.peers();
             format!("interactive worker {worker} has {collections} collections and {peeks} peeks")
+                .into()
         })
         .collect()
 }
 
 /// Slots that belong to no live index, or that nobody has published.
-fn slots(world: &World, live: &[GlobalId]) -> Vec<String> {
+fn slots(world: &World, live: &[GlobalId]) -> Vec<Missing> {
     let mut orphans = Vec::new();
     for (process, registry) in world.machine.registries().iter().enumerate() {
         for (id, worker, published) in registry.slots() {
             if !published || !live.contains(&id) {
                 let state = if published { "published" } else { "unpublished" };
-                orphans.push(format!(
-                    "process {process} keeps a {state} slot of {id} for worker {worker}"
-                ));
+                let what =
+                    format!("process {process} keeps a {state} slot of {id} for worker {worker}");
+                orphans.push(Missing::of_id(id, what));
             }
         }
     }
@@ -139,21 +176,23 @@ fn slots(world: &World, live: &[GlobalId]) -> Vec<String> {
 }
 
 /// What is left when every index was dropped.
-fn left_over(world: &World) -> Vec<String> {
+fn left_over(world: &World) -> Vec<Missing> {
     let client = world.client.borrow();
     let mut left = Vec::new();
     let controller = client.controller();
     let sources = world.scenario.sources.len();
     let collections: Vec<_> = controller.collections().skip(sources).collect();
     if !collections.is_empty() {
-        left.push(format!("the controller keeps {collections:?}"));
+        left.push(format!("the controller keeps {collections:?}").into());
     }
     if controller.holds_len() > 0 {
-        left.push(format!("the controller has {} holds of readers", controller.holds_len()));
+        let what = format!("the controller has {} holds of readers", controller.holds_len());
+        left.push(what.into());
     }
     for (thread, (collections, peeks)) in world.machine.populations().into_iter().enumerate() {
         if (collections, peeks) != (0, 0) {
-            left.push(format!("thread {thread} has {collections} collections and {peeks} peeks"));
+            let what = format!("thread {thread} has {collections} collections and {peeks} peeks");
+            left.push(what.into());
         }
     }
     left.extend(slots(world, &[]));

@@ -1,7 +1,7 @@
 //! Hands every fact of a run to the oracles, the counters and the story.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tandem::env::{Activity, Event, Role};
@@ -10,18 +10,16 @@ use tandem::repr::{Frontier, GlobalId};
 
 use super::now_ns;
 use super::witness::{Fact, Witness};
+use crate::oracle::isolation::Party;
 use crate::oracle::memory::MemoryOracle;
 use crate::oracle::once::OnceOracle;
 use crate::oracle::pins::PinOracle;
 use crate::oracle::reads::ReadOracle;
 use crate::oracle::sometimes::Sometimes;
-use crate::oracle::{Asked, Reads, Verdict, isolation, tell};
-use crate::report::{Oracle, RunReport};
+use crate::oracle::{Asked, Reads, Verdict, isolation};
+use crate::report::{Oracle, RunReport, Violation};
 use crate::scenario::{Fault, Operation, Scenario};
-use crate::sched::{Blocked, Observer, ThreadId};
-
-/// How many lines of a story are kept, unless all are wanted.
-const STORY_LINES: usize = 200_000;
+use crate::sched::{Blocked, Deadlock, Observer, ThreadId};
 
 /// Everything that watches a run.
 pub(super) struct Judge {
@@ -34,18 +32,13 @@ pub(super) struct Judge {
     memory: RefCell<MemoryOracle>,
     sometimes: RefCell<Sometimes>,
     exercised: RefCell<BTreeMap<&'static str, u64>>,
-    story: RefCell<Option<VecDeque<String>>>,
     witness: Option<Rc<dyn Witness>>,
     told_violation: Cell<bool>,
     over: Cell<bool>,
 }
 
 impl Judge {
-    pub(super) fn new(
-        scenario: &Scenario,
-        tell_story: bool,
-        witness: Option<Rc<dyn Witness>>,
-    ) -> Judge {
+    pub(super) fn new(scenario: &Scenario, witness: Option<Rc<dyn Witness>>) -> Judge {
         let kinds = Operation::KINDS.iter().chain(&Fault::KINDS);
         Judge {
             threads: RefCell::default(),
@@ -57,7 +50,6 @@ impl Judge {
             memory: RefCell::default(),
             sometimes: RefCell::new(Sometimes::new(scenario.peers())),
             exercised: RefCell::new(kinds.map(|kind| (*kind, 0)).collect()),
-            story: RefCell::new(tell_story.then(VecDeque::new)),
             witness,
             told_violation: Cell::new(false),
             over: Cell::new(false),
@@ -90,9 +82,30 @@ impl Judge {
     }
 
     pub(super) fn violated(&self, oracle: Oracle, at_ns: u64, message: String) {
-        self.tell(at_ns, "judge", || format!("{oracle} violated: {message}"));
-        self.verdict.borrow_mut().violated(oracle, at_ns, message);
+        self.found(Violation::new(oracle, at_ns, message));
+    }
+
+    pub(super) fn found(&self, violation: Violation) {
+        self.verdict.borrow_mut().found(violation);
         self.tell_violation();
+    }
+
+    /// Nobody can go on: who waits for what, held by whom.
+    pub(super) fn deadlocked(&self, at_ns: u64, deadlock: &Deadlock) {
+        let waits = deadlock.blocked.iter().map(|blocked| {
+            let holder = blocked.holder.map_or("nobody known".to_string(), |id| self.name(id));
+            format!(
+                "{} waits for the lock of a {}, held by {holder} in {:?}",
+                self.name(blocked.waiter),
+                blocked.lock,
+                blocked.holder_activities
+            )
+        });
+        let message = format!("deadlock: {}", waits.collect::<Vec<_>>().join("; "));
+        let violation = Violation::new(Oracle::O7, at_ns, message).class("deadlock");
+        let waiters = deadlock.blocked.iter();
+        let violation = waiters.fold(violation, |all, blocked| all.of_thread(blocked.waiter));
+        self.found(violation);
     }
 
     /// Tells the witness of the violation, once.
@@ -112,17 +125,6 @@ impl Judge {
     /// Whether some oracle has fired.
     pub(super) fn failed(&self) -> bool {
         self.verdict.borrow().violation().is_some()
-    }
-
-    /// Adds a line to the story, if one is told.
-    pub(super) fn tell(&self, at_ns: u64, who: &str, line: impl FnOnce() -> String) {
-        if let Some(story) = &mut *self.story.borrow_mut() {
-            if story.len() == STORY_LINES {
-                story.pop_front();
-            }
-            let (micros, nanos) = (at_ns / 1_000, at_ns % 1_000);
-            story.push_back(format!("{micros:>8}.{nanos:03} us  {who:<8} {}", line()));
-        }
     }
 
     /// The client asked for a read.
@@ -214,7 +216,6 @@ impl Judge {
             exercised: self.exercised.borrow().clone(),
             checks: verdict.checks().clone(),
             shape,
-            story: self.story.take().map(Vec::from).unwrap_or_default(),
         }
     }
 
@@ -233,11 +234,8 @@ impl Judge {
         let (reads, verdict) = (&*self.reads.borrow(), &mut *self.verdict.borrow_mut());
         match event {
             Event::Rejected { role, message } => {
-                verdict.violated(
-                    Oracle::O8,
-                    now,
-                    format!("{role:?} rejected a command: {message}"),
-                );
+                let message = format!("{role:?} rejected a command: {message}");
+                verdict.found(Violation::new(Oracle::O8, now, message).class("rejected"));
             }
             Event::PeekAnswered { role: Role::Interactive, .. } => verdict.checked(Oracle::O10),
             Event::CommandApplied { .. } => verdict.checked(Oracle::O8),
@@ -253,11 +251,6 @@ impl Observer for Judge {
         self.memory.borrow_mut().event(event);
         if self.over.get() {
             return;
-        }
-        if self.story.borrow().is_some()
-            && let Some(line) = tell(event)
-        {
-            self.tell(now, &self.name(thread), || line);
         }
         self.judge_event(now, event);
         self.sometimes.borrow_mut().event(thread.0, event, &self.reads.borrow());
@@ -322,19 +315,15 @@ impl Observer for Judge {
             Role::Interactive => "interactive blocked on a lock",
             _ => "maintenance blocked on a lock",
         });
-        let holder_name = holder.map_or("nobody known".to_string(), |holder| self.name(holder));
-        self.tell(now, &self.name(waiter), || {
-            format!(
-                "waits for the lock of a {}, held by {holder_name} in {:?}",
-                blocked.lock, blocked.holder_activities
-            )
-        });
-        if let Some(holder_role) = holder.and_then(|holder| self.role(holder)) {
+        if let Some((holder, holder_role)) =
+            holder.and_then(|holder| Some((holder, self.role(holder)?)))
+        {
+            let (waiter_name, holder_name) = (self.name(waiter), self.name(holder));
             isolation::blocked(
                 now,
-                (&self.name(waiter), waiter_role),
+                Party { thread: waiter, name: &waiter_name, role: waiter_role },
                 blocked.lock,
-                (&holder_name, holder_role),
+                Party { thread: holder, name: &holder_name, role: holder_role },
                 &blocked.holder_activities,
                 &mut self.verdict.borrow_mut(),
             );
@@ -346,6 +335,5 @@ impl Observer for Judge {
         if let Some(witness) = &self.witness {
             witness.stalled(now, thread, stall_ns);
         }
-        self.tell(now, &self.name(thread), || format!("is stalled for {} us", stall_ns / 1_000));
     }
 }

@@ -22,14 +22,13 @@ use tandem::env::Role;
 use tandem::zoo::{self, Defect};
 use tokio::sync::Notify;
 
-use crate::report::{Oracle, RunReport};
+use crate::report::{Oracle, RunReport, Violation};
 use crate::rng::Streams;
 use crate::scenario::{Fault, Scenario, StrategyChoice, Victim};
 use crate::sched::strategy::{Random, Starvation};
 use crate::sched::{
     Choice, Config, Kind, Outcome, Recorded, Scheduler, Seeded, Source, ThreadId, Whom,
 };
-use crate::sweep::RunRequest;
 
 mod client;
 mod converge;
@@ -98,20 +97,8 @@ async fn sleep_until_ns(at_ns: u64) {
     madsim::time::sleep(Duration::from_nanos(ahead)).await;
 }
 
-/// Carries out the run that a request asks for.
-pub fn run(request: &RunRequest) -> RunReport {
-    let plan = Plan {
-        scenario: request.scenario(),
-        plant: request.plant,
-        schedule: Schedule::Drawn,
-        tell_story: request.tell_story,
-        witness: None,
-    };
-    carry_out(plan).report
-}
-
 /// Where a run's decisions come from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Schedule {
     /// The scenario's strategy, with the numbers of its seed.
     Drawn,
@@ -127,9 +114,7 @@ pub struct Plan {
     pub plant: Option<Defect>,
     /// Where decisions come from.
     pub schedule: Schedule,
-    /// Whether [`RunReport::story`] is wanted. Changes nothing else.
-    pub tell_story: bool,
-    /// Sees everything that happens, if anybody. Changes nothing either.
+    /// Sees everything that happens, if anybody. Changes nothing.
     pub witness: Option<Rc<dyn Witness>>,
 }
 
@@ -162,8 +147,8 @@ async fn simulate(
     streams: &Streams,
     clusters: Vec<(Role, Vec<timely::communication::Allocator>)>,
 ) -> Carried {
-    let Plan { scenario, schedule, tell_story, witness, .. } = plan;
-    let judge = Rc::new(Judge::new(&scenario, tell_story, witness));
+    let Plan { scenario, schedule, witness, .. } = plan;
+    let judge = Rc::new(Judge::new(&scenario, witness));
     let healed = Rc::new(Cell::new(false));
     let source = match schedule {
         Schedule::Drawn => decisions(&scenario, streams, &healed),
@@ -295,10 +280,12 @@ async fn pump(world: Rc<World>) {
                 sleep_until_ns(next_ns.saturating_sub(LOOKAHEAD_NS / 2).max(now_ns() + 1)).await;
             }
             Outcome::Deadlock(deadlock) => {
-                world.judge.violated(Oracle::O7, now_ns(), format!("deadlock: {deadlock}"));
+                world.judge.deadlocked(now_ns(), &deadlock);
             }
             Outcome::Panicked(panicked) => {
-                world.judge.violated(Oracle::O8, panicked.at_ns, panicked.to_string());
+                let message = format!("{} panicked: {}", panicked.name, panicked.message);
+                let violation = Violation::new(Oracle::O8, panicked.at_ns, message);
+                world.judge.found(violation.class("panic").of_thread(panicked.thread));
             }
         }
         if world.judge.failed() {

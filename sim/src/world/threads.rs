@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// # Panics
 /// If threads cannot be started.
 pub fn run(scenario: &Scenario) -> RunReport {
-    let judge = Rc::new(Judge::new(scenario, false, None));
+    let judge = Rc::new(Judge::new(scenario, None));
     let mut client = Client::new(scenario, &judge);
     let config = ReplicaConfig::new(Layout::Split, scenario.peers());
     let replica = Replica::start(config, &client.shards()).expect("equal peers");
