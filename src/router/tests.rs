@@ -59,17 +59,25 @@ fn every_command_goes_where_the_table_says() {
     goes_to(&mut router, Command::CreateInstance(InstanceConfig { peers: 1 }), &BOTH);
     goes_to(&mut router, Command::UpdateConfiguration(Parameters::default()), &BOTH);
     goes_to(&mut router, Command::InitializationComplete, &BOTH);
+    goes_to(&mut router, peek(INDEX), &[Role::Interactive]);
+    goes_to(&mut router, Command::CancelPeek { uuid: PeekId(1) }, &[Role::Interactive]);
     for (id, role) in [(INDEX, Role::Maintenance), (QUERY, Role::Interactive)] {
         goes_to(&mut router, Command::Schedule(id), &[role]);
         goes_to(&mut router, Command::AllowWrites(id), &[role]);
         goes_to(&mut router, compact(id, at(6)), &[role]);
         goes_to(&mut router, compact(id, Frontier::new()), &[role]);
     }
-    let uuid = PeekId(1);
+    let dropped = RouteError::Dropped { command: "Peek", id: INDEX };
+    assert_eq!(router.command(peek(INDEX)), Err(dropped));
+    let unknown = GlobalId::User(404);
+    let error = RouteError::Unknown { command: "Peek", id: unknown };
+    assert_eq!(router.command(peek(unknown)), Err(error));
+}
+
+fn peek(target: GlobalId) -> Command {
     let finishing = Finishing::default();
-    let peek = Peek { uuid, target: INDEX, timestamp: 6, keys: None, finishing };
-    goes_to(&mut router, Command::Peek(Box::new(peek)), &[Role::Interactive]);
-    goes_to(&mut router, Command::CancelPeek { uuid }, &[Role::Interactive]);
+    let peek = Peek { uuid: PeekId(1), target, timestamp: 6, keys: None, finishing };
+    Command::Peek(Box::new(peek))
 }
 
 #[test]
