@@ -229,7 +229,6 @@ fn run_worker(
     let surroundings = env::surroundings().expect("threads are simulated");
     loop {
         let turn = runtime.turn();
-        population.set(runtime.population());
         if turn.stepped {
             let all = peers.first..peers.first + peers.count;
             all.filter(|peer| *peer != peers.own).for_each(|peer| surroundings.unpark(peer));
@@ -238,6 +237,7 @@ fn run_worker(
             return;
         }
         if !turn.busy {
+            population.set(runtime.population());
             env::park();
         }
     }
