@@ -4,9 +4,9 @@
 //! all its handles) is `F`, whatever the interactive runtime does; and whenever the worker reports a trace at the end of
 //! a turn, merging is allowed up to its upper, its spans are few, and the published view holds no more of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
-use tandem::env::{Event, PartName, Role};
+use tandem::env::{Event, Half, PartName, Role};
 use tandem::repr::{Frontier, GlobalId, show};
 use timely::PartialOrder;
 
@@ -28,16 +28,22 @@ struct State {
     published_spans: usize,
 }
 
+/// An allowance that is still to be judged.
 struct Allowed {
-    frontier: Frontier,
+    /// The turn of the worker in which it was applied.
     turn: u64,
+    id: GlobalId,
+    frontier: Frontier,
 }
 
 /// Judges how far traces compact.
 #[derive(Default)]
 pub struct PinOracle {
     turns: BTreeMap<usize, u64>,
-    allowed: BTreeMap<(GlobalId, usize), Allowed>,
+    /// Of each worker, in the order in which they fall due.
+    pending: BTreeMap<usize, VecDeque<Allowed>>,
+    /// The last allowance of each part.
+    latest: BTreeMap<(GlobalId, usize), Frontier>,
     traces: BTreeMap<PartName, State>,
 }
 
@@ -62,24 +68,16 @@ impl PinOracle {
                 id,
                 frontier,
             } => {
-                let turn = self.turns.get(worker).copied().unwrap_or(0);
-                // A later allowance does not give more time for an earlier one.
-                let allowed = self
-                    .allowed
-                    .entry((*id, *worker))
-                    .or_insert(Allowed { frontier: frontier.clone(), turn });
-                if self
-                    .traces
-                    .iter()
-                    .filter(|(part, _)| part.id == *id && part.worker == *worker)
-                    .all(|(_, state)| PartialOrder::less_equal(&allowed.frontier, &state.logical))
-                {
-                    allowed.turn = turn;
-                }
-                allowed.frontier = frontier.clone();
+                let (id, turn) = (*id, self.turns.get(worker).copied().unwrap_or(0));
+                let allowed = Allowed { turn, id, frontier: frontier.clone() };
+                self.pending.entry(*worker).or_default().push_back(allowed);
+                self.latest.insert((id, *worker), frontier.clone());
             }
             Event::Dropped { worker, id, role: Role::Maintenance | Role::Solo } => {
-                self.allowed.remove(&(*id, *worker));
+                self.latest.remove(&(*id, *worker));
+                if let Some(pending) = self.pending.get_mut(worker) {
+                    pending.retain(|allowed| allowed.id != *id);
+                }
                 self.traces.retain(|part, _| !(part.id == *id && part.worker == *worker));
             }
             Event::TraceState {
@@ -133,14 +131,12 @@ impl PinOracle {
         }
     }
 
-    fn overdue(&self, now: u64, worker: usize, turn: u64, verdict: &mut Verdict) {
-        let due = self
-            .allowed
-            .iter()
-            .filter(|((_, owner), allowed)| *owner == worker && turn == allowed.turn + TURNS);
-        for ((id, _), allowed) in due {
+    fn overdue(&mut self, now: u64, worker: usize, turn: u64, verdict: &mut Verdict) {
+        let Some(pending) = self.pending.get_mut(&worker) else { return };
+        let due = pending.partition_point(|allowed| allowed.turn + TURNS <= turn);
+        for Allowed { id, frontier, .. } in pending.drain(..due).collect::<Vec<_>>() {
             verdict.checked(Oracle::O3);
-            self.compacted(now, *id, worker, &allowed.frontier, verdict);
+            self.compacted(now, id, worker, &frontier, verdict);
         }
     }
 
@@ -152,47 +148,62 @@ impl PinOracle {
         allowed: &Frontier,
         verdict: &mut Verdict,
     ) {
-        for (part, state) in
-            self.traces.iter().filter(|(part, _)| part.id == id && part.worker == worker)
-        {
-            if !PartialOrder::less_equal(allowed, &state.logical) {
-                verdict.found(
-                    Violation::new(Oracle::O3, now, format!(
-                        "{id} {:?} of worker {worker} was allowed to compact to {} more than {TURNS} turns ago, but its \
-                         trace is held back at {} (upper {}, {} batches)",
-                        part.half,
-                        show(allowed),
-                        show(&state.logical),
-                        show(&state.upper),
-                        state.batches
-                    ))
-                    .class("held back")
-                    .of_id(id)
-                    .of_worker(worker),
-                );
-            }
+        if let Some(violation) = self.held_back(now, id, worker, allowed).next() {
+            verdict.found(violation);
         }
     }
 
-    /// At rest, every trace must be where it was allowed to be and free to merge everything.
-    pub fn at_rest(&self, now: u64, verdict: &mut Verdict) {
-        for ((id, worker), allowed) in &self.allowed {
-            verdict.checked(Oracle::O3);
-            self.compacted(now, *id, *worker, &allowed.frontier, verdict);
-        }
-        for (part, state) in &self.traces {
-            if state.physical != state.upper {
-                verdict.found(
-                    Violation::new(Oracle::O3, now, format!(
-                        "{} {:?} of worker {} is at rest, but may merge only up to {} of its upper {}",
-                        part.id, part.half, part.worker, show(&state.physical), show(&state.upper)
-                    ))
-                    .class("may not merge")
-                    .of_id(part.id)
-                    .of_worker(part.worker),
-                );
-            }
-        }
+    /// The traces of a part that are not where compaction was allowed to take them.
+    fn held_back<'a>(
+        &'a self,
+        now: u64,
+        id: GlobalId,
+        worker: usize,
+        allowed: &'a Frontier,
+    ) -> impl Iterator<Item = Violation> + 'a {
+        let parts = [Half::Oks, Half::Errs].map(|half| PartName { id, half, worker });
+        let traces = parts.into_iter().filter_map(|part| Some((part, self.traces.get(&part)?)));
+        let behind =
+            traces.filter(|(_, state)| !PartialOrder::less_equal(allowed, &state.logical));
+        behind.map(move |(part, state)| {
+            Violation::new(Oracle::O3, now, format!(
+                "{id} {:?} of worker {worker} was allowed to compact to {}, but {TURNS} turns later, or at rest, its \
+                 trace is held back at {} (upper {}, {} batches)",
+                part.half,
+                show(allowed),
+                show(&state.logical),
+                show(&state.upper),
+                state.batches
+            ))
+            .class("held back")
+            .of_id(id)
+            .of_worker(worker)
+        })
+    }
+
+    /// What must still happen before the system is at rest: every trace is where it was allowed to be, and free to merge
+    /// everything.
+    pub fn restless(&self, now: u64) -> Vec<Violation> {
+        let held_back = self.latest.iter();
+        let held_back = held_back
+            .flat_map(|((id, worker), allowed)| self.held_back(now, *id, *worker, allowed));
+        let pinned = self.traces.iter().filter(|(_, state)| state.physical != state.upper);
+        let pinned = pinned.map(|(part, state)| {
+            Violation::new(Oracle::O3, now, format!(
+                "{} {:?} of worker {} is at rest, but may merge only up to {} of its upper {}",
+                part.id, part.half, part.worker, show(&state.physical), show(&state.upper)
+            ))
+            .class("may not merge")
+            .of_id(part.id)
+            .of_worker(part.worker)
+        });
+        held_back.chain(pinned).collect()
+    }
+
+    /// How far each worker has been allowed to compact `id`.
+    pub fn allowed(&self, id: GlobalId) -> impl Iterator<Item = (usize, &Frontier)> {
+        let latest = self.latest.range((id, 0)..=(id, usize::MAX));
+        latest.map(|((_, worker), frontier)| (*worker, frontier))
     }
 
     /// The upper of every trace that is maintained for `id`, by worker.

@@ -18,26 +18,38 @@ struct Missing {
     what: String,
     id: Option<GlobalId>,
     peek: Option<PeekId>,
+    /// What it is, if it never happens, unless it is only late.
+    violation: Option<Violation>,
 }
 
 impl Missing {
     fn of_id(id: GlobalId, what: String) -> Missing {
-        Missing { what, id: Some(id), peek: None }
+        Missing { id: Some(id), ..what.into() }
     }
 
     fn of_peek(peek: PeekId, what: String) -> Missing {
-        Missing { what, id: None, peek: Some(peek) }
+        Missing { peek: Some(peek), ..what.into() }
     }
 }
 
 impl From<String> for Missing {
     fn from(what: String) -> Missing {
-        Missing { what, id: None, peek: None }
+        Missing { what, id: None, peek: None, violation: None }
+    }
+}
+
+impl From<Violation> for Missing {
+    fn from(violation: Violation) -> Missing {
+        Missing { violation: Some(violation.clone()), ..violation.message.into() }
     }
 }
 
 /// What still does not hold when time is up.
-fn overdue(missing: Vec<Missing>) -> Violation {
+fn overdue(mut missing: Vec<Missing>) -> Violation {
+    // Whoever never comes to rest may be late only because of this.
+    if let Some(violation) = missing.iter_mut().find_map(|missing| missing.violation.take()) {
+        return violation;
+    }
     let whats: Vec<_> = missing.iter().map(|missing| missing.what.as_str()).collect();
     let after_ms = CONVERGENCE_NS / 1_000_000;
     let message = format!("{after_ms} ms after faults stopped: {}", whats.join("; "));
@@ -60,10 +72,6 @@ pub(super) async fn converge(world: &Rc<World>) {
     let target = world.client.borrow_mut().settle();
     client::flush(world);
     if !until(world, |world| unsettled(world, target)).await {
-        return;
-    }
-    world.judge.at_rest();
-    if world.judge.failed() {
         return;
     }
     world.client.borrow_mut().drop_all();
@@ -146,7 +154,9 @@ fn unsettled(world: &World, target: Timestamp) -> Vec<Missing> {
             missing.push(Missing::of_id(id, what));
         }
         missing.extend(traces(world, id, &upper));
+        missing.extend(allowances(world, id, &since));
     }
+    missing.extend(world.judge.restless().into_iter().map(Missing::from));
     missing.extend(transients(world));
     // An index whose drop waits for what was built over it is still there.
     missing.extend(slots(world, &client.controller().collections().collect::<Vec<_>>()));
@@ -170,6 +180,18 @@ fn traces(world: &World, id: GlobalId, upper: &Frontier) -> Vec<Missing> {
         }
     }
     missing
+}
+
+/// Workers that have not been told yet what the controller allows.
+fn allowances(world: &World, id: GlobalId, since: &Frontier) -> Vec<Missing> {
+    let behind = world.judge.trace_allowances(id).into_iter().filter(|(_, seen)| seen != since);
+    behind
+        .map(|(worker, seen)| {
+            let (seen, since) = (show(&seen), show(since));
+            let what = format!("worker {worker} may compact {id} to {seen} only, not {since}");
+            Missing::of_id(id, what)
+        })
+        .collect()
 }
 
 /// Interactive workers that still have something.

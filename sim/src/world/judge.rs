@@ -177,9 +177,16 @@ impl Judge {
         self.pins.borrow().uppers(id)
     }
 
-    /// Judges traces when nothing happens any more.
-    pub(super) fn at_rest(&self) {
-        self.pins.borrow().at_rest(now_ns(), &mut self.verdict.borrow_mut());
+    /// How far each worker has been allowed to compact an index.
+    pub(super) fn trace_allowances(&self, id: GlobalId) -> Vec<(usize, Frontier)> {
+        let pins = self.pins.borrow();
+        pins.allowed(id).map(|(worker, frontier)| (worker, frontier.clone())).collect()
+    }
+
+    /// What holds back traces, now that nothing else is to happen.
+    pub(super) fn restless(&self) -> Vec<Violation> {
+        self.checked(Oracle::O3);
+        self.pins.borrow().restless(now_ns())
     }
 
     /// All threads are gone: what follows is no fact of the system.

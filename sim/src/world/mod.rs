@@ -80,11 +80,23 @@ thread_local! {
     static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
 }
 
+/// How much of madsim's time passes in one nanosecond of virtual time, in nanoseconds.
+///
+/// Madsim makes every sleep last at least a millisecond, as tokio does, and its connections deliver by sleeping: no more
+/// than one message a millisecond. Commands, steps and merges take microseconds. So its clock runs faster by so much that
+/// its millisecond is one microsecond here.
+const SCALE: u64 = 1_000;
+
+/// A span of virtual time as madsim keeps it.
+fn scaled(ns: u64) -> Duration {
+    Duration::from_nanos(ns.saturating_mul(SCALE))
+}
+
 /// Virtual time since the run began, in nanoseconds.
 fn now_ns() -> u64 {
     match madsim::time::TimeHandle::try_current() {
         Some(time) => {
-            let elapsed = time.elapsed().as_nanos();
+            let elapsed = time.elapsed().as_nanos() / u128::from(SCALE);
             u64::try_from(elapsed).expect("a run is shorter than centuries")
         }
         None => CLOCK_NS.get(),
@@ -93,8 +105,7 @@ fn now_ns() -> u64 {
 
 /// Sleeps until a moment of virtual time, in nanoseconds since the run began.
 async fn sleep_until_ns(at_ns: u64) {
-    let ahead = at_ns.saturating_sub(now_ns());
-    madsim::time::sleep(Duration::from_nanos(ahead)).await;
+    madsim::time::sleep(scaled(at_ns.saturating_sub(now_ns()))).await;
 }
 
 /// Where a run's decisions come from.
@@ -132,8 +143,8 @@ pub fn carry_out(plan: Plan) -> Carried {
     let streams = Streams::new(plan.scenario.seed);
     let mut config = madsim::Config::default();
     let network = plan.scenario.network;
-    config.net.send_latency = Duration::from_nanos(network.latency_ns_min)
-        ..Duration::from_nanos(network.latency_ns_max + 1);
+    config.net.send_latency =
+        scaled(network.latency_ns_min)..scaled(network.latency_ns_max.saturating_add(1));
     let seed = streams.stream("network").next_u64();
     let runtime = madsim::runtime::Runtime::with_seed_and_config(seed, config);
     // After the runtime, which seeds this thread's hash maps: allocators are the first to make one.

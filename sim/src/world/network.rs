@@ -82,7 +82,7 @@ async fn connect(address: SocketAddr) -> TcpStream {
         match TcpStream::connect(address).await {
             Ok(stream) => return stream,
             // Not listening yet.
-            Err(_) => madsim::time::sleep(std::time::Duration::from_micros(10)).await,
+            Err(_) => super::sleep_until_ns(super::now_ns() + 10_000).await,
         }
     }
 }
