@@ -92,6 +92,8 @@ struct Source<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> {
     /// The trace's version when `current` was derived.
     version: u64,
     retired: Vec<Arc<View<K, V, T, R>>>,
+    /// The [changes](Source::changes) that the last tick left, unless there was something to publish since.
+    ticked: Option<(u64, u64)>,
 }
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V, T, R> {
@@ -114,7 +116,8 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         let current = Arc::new(View::of_trace(&mut agent, &allowed));
         let version = version(&agent);
         point.publish(Arc::clone(&current));
-        let source = Source { agent, allowed, current, version, retired: Vec::new() };
+        let source =
+            Source { agent, allowed, current, version, retired: Vec::new(), ticked: None };
         let shared = Rc::new(Shared {
             point,
             source: RefCell::new(Some(source)),
@@ -151,8 +154,13 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
     ///
     /// May merge for as long as the trace likes. What comes of it is published with the next view,
     /// at the latest in the worker's next step, for which this activates the publishing operator.
-    pub fn tick(&self) {
-        self.shared.with_source((), |source| {
+    ///
+    /// Cheap when nothing has changed. Gives whether [`Publisher::state`] may have changed since the tick before.
+    pub fn tick(&self) -> bool {
+        self.shared.with_source(false, |source| {
+            if source.is_quiet() {
+                return false;
+            }
             let point = &self.shared.point;
             source.refresh(point);
             source.compact(point);
@@ -160,7 +168,9 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
                 source.refresh(point);
             }
             source.free_retired();
-        });
+            source.ticked = Some(source.changes());
+            true
+        })
     }
 
     /// A handle for dataflows of this worker, at the compaction frontiers of the publisher's; none
@@ -277,6 +287,18 @@ where
 }
 
 impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Source<K, V, T, R> {
+    /// What changes whenever the trace does: its spans, or a frontier of it.
+    fn changes(&self) -> (u64, u64) {
+        let shared = self.agent.trace_box_unstable();
+        let shared = shared.borrow();
+        (shared.trace().version(), shared.trace().moves())
+    }
+
+    /// Whether a tick would find what the last one left: nothing to publish, to compact or to free.
+    fn is_quiet(&self) -> bool {
+        self.retired.is_empty() && self.ticked == Some(self.changes()) && !self.is_stale()
+    }
+
     /// Whether there is something to publish, or may be.
     fn is_stale(&self) -> bool {
         version(&self.agent) != self.version
@@ -288,6 +310,7 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Source<K, V, T,
             return;
         }
         self.version = version(&self.agent);
+        self.ticked = None;
         if let Some(view) = self.current.successor(&mut self.agent, &self.allowed) {
             let before = std::mem::replace(&mut self.current, Arc::new(view));
             point.publish(Arc::clone(&self.current));

@@ -41,6 +41,7 @@ pub struct ArcSpine<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> 
     logical: Antichain<T>,
     physical: Antichain<T>,
     version: u64,
+    moves: u64,
     part: Cell<Option<PartName>>,
 }
 
@@ -58,6 +59,11 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> ArcSpine<K, V, 
     /// Grows whenever the spans may have changed: on insertion, and on every call that may merge.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Counts how often the logical frontier moved.
+    pub fn moves(&self) -> u64 {
+        self.moves
     }
 
     /// Says which part this is the trace of. Only for telling the surroundings.
@@ -81,6 +87,7 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> TraceReader
         self.spine.spans_through(upper)
     }
     fn set_logical_compaction(&mut self, frontier: AntichainRef<T>) {
+        self.moves += u64::from(self.logical.borrow() != frontier);
         assign(&mut self.logical, frontier);
         self.spine.set_logical_compaction(frontier);
     }
@@ -111,6 +118,7 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Trace for ArcSp
             logical: Antichain::from_elem(T::minimum()),
             physical: Antichain::from_elem(T::minimum()),
             version: 0,
+            moves: 0,
             part: Cell::new(None),
         }
     }

@@ -399,11 +399,11 @@ impl Collection {
     pub(super) fn tick(&mut self, id: GlobalId, worker: usize) {
         match &mut self.trace {
             Trace::Published { oks, errs, .. } => {
-                oks.tick();
-                errs.tick();
-                if env::listening() {
-                    let [told_oks, told_errs] = &mut self.told;
+                let [told_oks, told_errs] = &mut self.told;
+                if oks.tick() {
                     tell(PartName { id, half: Half::Oks, worker }, oks, told_oks);
+                }
+                if errs.tick() {
                     tell(PartName { id, half: Half::Errs, worker }, errs, told_errs);
                 }
             }
@@ -424,6 +424,9 @@ fn tell<K: SharedData, V: SharedData>(
     publisher: &Publisher<K, V, Timestamp, Diff>,
     told: &mut Option<TraceState<Timestamp>>,
 ) {
+    if !env::listening() {
+        return;
+    }
     let state = publisher.state();
     if state == *told {
         return;
