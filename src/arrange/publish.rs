@@ -116,8 +116,7 @@ impl<K: SharedData, V: SharedData, T: SharedTime, R: SharedDiff> Publisher<K, V,
         let current = Arc::new(View::of_trace(&mut agent, &allowed));
         let version = version(&agent);
         point.publish(Arc::clone(&current));
-        let source =
-            Source { agent, allowed, current, version, retired: Vec::new(), ticked: None };
+        let source = Source { agent, allowed, current, version, retired: Vec::new(), ticked: None };
         let shared = Rc::new(Shared {
             point,
             source: RefCell::new(Some(source)),

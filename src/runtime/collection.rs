@@ -43,14 +43,27 @@ pub(super) struct Dataflow {
 }
 
 /// Looks at the upper of an index of the same worker, without holding back its compaction.
-struct OksUpper(Weak<RefCell<TraceBox<OksSpine>>>);
+struct OksUpper {
+    trace: Weak<RefCell<TraceBox<OksSpine>>>,
+    /// What was seen last, and the version of the trace then.
+    seen: RefCell<(Option<u64>, Frontier)>,
+}
 
 impl OksUpper {
+    fn new(trace: Weak<RefCell<TraceBox<OksSpine>>>) -> Self {
+        OksUpper { trace, seen: RefCell::default() }
+    }
+
     fn upper(&self) -> Frontier {
-        let Some(trace) = self.0.upgrade() else { return Antichain::new() };
-        let mut upper = Antichain::from_elem(Timestamp::minimum());
-        trace.borrow().trace().map_spans(|span| upper.clone_from(span.upper()));
-        upper
+        let Some(trace) = self.trace.upgrade() else { return Antichain::new() };
+        let (trace, mut seen) = (trace.borrow(), self.seen.borrow_mut());
+        let (version, upper) = &mut *seen;
+        if *version != Some(trace.trace().version()) {
+            *version = Some(trace.trace().version());
+            *upper = Antichain::from_elem(Timestamp::minimum());
+            trace.trace().map_spans(|span| upper.clone_from(span.upper()));
+        }
+        upper.clone()
     }
 }
 
@@ -82,7 +95,7 @@ impl Dataflow {
             }
             let mut uppers = Vec::new();
             for (index, mut oks, mut errs) in imports.local {
-                uppers.push(OksUpper(Rc::downgrade(&oks.trace_box_unstable())));
+                uppers.push(OksUpper::new(Rc::downgrade(&oks.trace_box_unstable())));
                 let checked = "since was compared with as_of before";
                 let oks =
                     import_local(&mut oks, scope, since.clone(), until.clone(), start.clone())
@@ -320,8 +333,9 @@ impl Collection {
         let mut upper = Antichain::new();
         match &mut self.trace {
             Trace::Published { oks, errs, .. } => {
-                upper.extend(oks.upper().unwrap_or_default());
-                upper.extend(errs.upper().unwrap_or_default());
+                for half in [oks.upper(), errs.upper()].into_iter().flatten() {
+                    upper.extend(half);
+                }
             }
             Trace::Local { oks, errs } => {
                 of(oks, &mut upper);
@@ -336,15 +350,18 @@ impl Collection {
         if self.dataflow.failure().is_some() || self.is_closed() {
             return None;
         }
-        let as_of = Antichain::from_elem(self.dataflow.as_of);
-        let moved = |seen: Frontier, reported: &mut Option<Frontier>| {
-            let before = reported.as_ref().unwrap_or(&as_of);
-            PartialOrder::less_than(before, &seen).then(|| reported.insert(seen).clone())
+        let as_of = self.dataflow.as_of;
+        let moved = |seen: &Frontier, reported: &mut Option<Frontier>| {
+            let moved = match reported {
+                Some(before) => before != seen && PartialOrder::less_equal(before, seen),
+                None => !seen.less_equal(&as_of),
+            };
+            moved.then(|| reported.insert(seen.clone()).clone())
         };
         let (upper, input) = (self.upper(), self.dataflow.input());
-        let write = moved(upper.clone(), &mut self.reported.write);
-        let output = moved(upper, &mut self.reported.output);
-        let input = moved(input, &mut self.reported.input);
+        let write = moved(&upper, &mut self.reported.write);
+        let output = moved(&upper, &mut self.reported.output);
+        let input = moved(&input, &mut self.reported.input);
         let news = write.is_some() || input.is_some() || output.is_some();
         news.then_some(Frontiers { write, input, output })
     }

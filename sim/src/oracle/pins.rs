@@ -163,8 +163,7 @@ impl PinOracle {
     ) -> impl Iterator<Item = Violation> + 'a {
         let parts = [Half::Oks, Half::Errs].map(|half| PartName { id, half, worker });
         let traces = parts.into_iter().filter_map(|part| Some((part, self.traces.get(&part)?)));
-        let behind =
-            traces.filter(|(_, state)| !PartialOrder::less_equal(allowed, &state.logical));
+        let behind = traces.filter(|(_, state)| !PartialOrder::less_equal(allowed, &state.logical));
         behind.map(move |(part, state)| {
             Violation::new(Oracle::O3, now, format!(
                 "{id} {:?} of worker {worker} was allowed to compact to {}, but {TURNS} turns later, or at rest, its \
@@ -188,15 +187,16 @@ impl PinOracle {
         let held_back = held_back
             .flat_map(|((id, worker), allowed)| self.held_back(now, *id, *worker, allowed));
         let pinned = self.traces.iter().filter(|(_, state)| state.physical != state.upper);
-        let pinned = pinned.map(|(part, state)| {
-            Violation::new(Oracle::O3, now, format!(
+        let pinned =
+            pinned.map(|(part, state)| {
+                Violation::new(Oracle::O3, now, format!(
                 "{} {:?} of worker {} is at rest, but may merge only up to {} of its upper {}",
                 part.id, part.half, part.worker, show(&state.physical), show(&state.upper)
             ))
             .class("may not merge")
             .of_id(part.id)
             .of_worker(part.worker)
-        });
+            });
         held_back.chain(pinned).collect()
     }
 
