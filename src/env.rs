@@ -12,6 +12,7 @@
 //! surroundings on the one OS thread that carries all its simulated threads.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 use std::thread::Thread;
 
@@ -53,6 +54,12 @@ pub struct PartName {
     pub worker: usize,
 }
 
+impl fmt::Display for PartName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} of worker {}", self.id, self.half, self.worker)
+    }
+}
+
 /// What a thread is doing, for as long as the guard of [`enter`] lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Activity {
@@ -68,6 +75,20 @@ pub enum Activity {
     Walk(PeekId),
     /// The maintenance tick.
     Tick,
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Activity::Commands => write!(f, "commands"),
+            Activity::Step => write!(f, "a step"),
+            Activity::Compact(Some(part)) => write!(f, "compaction of {part}"),
+            Activity::Compact(None) => write!(f, "compaction"),
+            Activity::Merge => write!(f, "a merge"),
+            Activity::Walk(peek) => write!(f, "a walk for {peek}"),
+            Activity::Tick => write!(f, "the tick"),
+        }
+    }
 }
 
 /// A place where a thread may be preempted.

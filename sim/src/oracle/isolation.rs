@@ -7,7 +7,7 @@ use tandem::env::{Activity, Role};
 
 use super::Verdict;
 use crate::report::{Oracle, Violation};
-use crate::sched::ThreadId;
+use crate::sched::{ThreadId, nested};
 
 /// A thread that waits, or that keeps another waiting.
 #[derive(Clone, Copy)]
@@ -40,9 +40,10 @@ pub fn blocked(
         return;
     }
     let message = format!(
-        "{} waits for the lock of a {lock} that {} holds while it does {activities:?}: \
-         a read waits for maintenance",
-        waiter.name, holder.name
+        "{} waits for the lock of a {lock} that {} holds in {}: a read waits for maintenance",
+        waiter.name,
+        holder.name,
+        nested(activities)
     );
     let violation = Violation::new(Oracle::O10, now, message);
     let violation = violation.of_thread(waiter.thread).of_thread(holder.thread);

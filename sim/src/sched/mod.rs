@@ -61,7 +61,7 @@ pub use choice::{
 };
 pub use cost::{CostModel, Kind};
 pub use log::Log;
-pub use observe::{Blind, Blocked, Observer};
+pub use observe::{Blind, Blocked, Observer, nested};
 pub use scheduler::Scheduler;
 
 /// The name of a simulated thread, never used again within a run. It is the number that
@@ -145,7 +145,7 @@ impl fmt::Display for Deadlock {
             let gap = if index == 0 { "" } else { "; " };
             write!(f, "{gap}{waiter} waits for {lock:?}")?;
             match holder {
-                Some(holder) => write!(f, " held by {holder} in {holder_activities:?}")?,
+                Some(holder) => write!(f, " held by {holder} in {}", nested(holder_activities))?,
                 None => write!(f, " held by nobody known")?,
             }
         }

@@ -17,6 +17,14 @@ pub struct Blocked {
     pub holder_activities: Vec<Activity>,
 }
 
+/// Activities in words, outermost first.
+pub fn nested(activities: &[Activity]) -> String {
+    match activities {
+        [] => "nothing that it told".to_string(),
+        _ => activities.iter().map(Activity::to_string).collect::<Vec<_>>().join(", in "),
+    }
+}
+
 /// Watches a run. All times are nanoseconds of virtual time on the clock of the thread concerned:
 /// they never decrease for one thread, but clocks of different threads are apart by up to the skew
 /// and by stalls.

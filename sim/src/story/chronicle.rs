@@ -12,7 +12,7 @@ use tandem::repr::GlobalId;
 use super::trail::Trail;
 use super::words;
 use crate::sched::hash::Rolling;
-use crate::sched::{Blocked, Observer, ThreadId};
+use crate::sched::{Blocked, Observer, ThreadId, nested};
 use crate::world::{Fact, Witness};
 
 /// How many entries are kept: the last ones.
@@ -250,8 +250,8 @@ impl Observer for Chronicler {
             Some(holder) => self.state.borrow().chronicle.name(Who::Thread(*holder)).to_string(),
             None => "nobody known".to_string(),
         };
-        let line =
-            format!("waits for the lock of a {lock}, held by {holder} in {holder_activities:?}");
+        let activities = nested(holder_activities);
+        let line = format!("waits for the lock of a {lock}, held by {holder} in {activities}");
         self.write(now_ns, Who::Thread(*waiter), Class::Work, About::default(), line);
     }
 
