@@ -251,8 +251,8 @@ fn a_deadlock_says_who_waits_for_what_held_by_whom() {
                 assert_eq!(deadlock.blocked[0].holder, Some(ThreadId(1)));
                 assert_eq!(
                     deadlock.to_string(),
-                    "thread 0 waits for \"knife\" held by thread 1 in [Tick]; \
-                     thread 1 waits for \"fork\" held by thread 0 in [Tick]"
+                    "thread 0 waits for \"knife\" held by thread 1 in the tick; \
+                     thread 1 waits for \"fork\" held by thread 0 in the tick"
                 );
             }
             other => panic!("seed {seed}: {other:?}"),
