@@ -1052,8 +1052,15 @@
     if (row.type === "strip") return { kind: "collection", id: row.strip.id };
     if (row.type === "reads") {
       const line = Math.floor((dy - 4) / row.each);
-      const peek = row.peeks.find((peek) => (dy < 0 || peek.row === line) && at >= peek.asked - slack && at <= peek.end + slack);
-      return peek ? { kind: "peek", id: peek.peek } : null;
+      // The one nearest to the pointer: two that follow closely are both within reach.
+      let best = null, distance = slack;
+      for (const peek of row.peeks) {
+        const away = Math.max(peek.asked - at, at - peek.end, 0);
+        if ((dy >= 0 && peek.row !== line) || away > distance || (best && away === distance)) continue;
+        best = peek;
+        distance = away;
+      }
+      return best ? { kind: "peek", id: best.peek } : null;
     }
     if (row.type !== "lane") return null;
     for (let depth = row.lane.tracks.length - 1; depth >= 0; depth--) {
