@@ -26,6 +26,7 @@ impl<T> Mutex<T> {
     }
 
     /// Takes the lock, waiting for whoever holds it.
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let Some(surroundings) = surroundings() else {
             return MutexGuard { inner: Some(self.inner.lock()), report: None };
@@ -66,6 +67,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 impl<T> Drop for MutexGuard<'_, T> {
+    #[inline]
     fn drop(&mut self) {
         drop(self.inner.take());
         if let Some((surroundings, key)) = self.report.take() {

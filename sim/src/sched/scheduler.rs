@@ -324,7 +324,11 @@ impl Core {
 
     /// Runs the thread in `slot`, which is the current one, until it suspends or ends; says who is
     /// the current one then.
-    #[inline]
+    ///
+    /// After a switch, the processor's guess at where a function returns to is wrong: the fewer
+    /// functions lie between the switch and the code around it, the better. So this, what switches
+    /// back and the lock itself are inlined.
+    #[inline(always)]
     fn resume(&self, slot: usize) -> Option<usize> {
         let result = {
             let mut body = self.bodies[slot].borrow_mut();
@@ -399,7 +403,7 @@ impl Core {
 
     /// Suspends the thread in `slot` in favour of `next`, which is the current one from here on, or
     /// of the driver.
-    #[inline]
+    #[inline(always)]
     fn switch(&self, mut machine: RefMut<'_, Machine>, slot: usize, next: Option<usize>) {
         let yielder = machine.yielders[slot];
         machine.current = next;
